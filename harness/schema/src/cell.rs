@@ -1,0 +1,244 @@
+//! Cells on disk: a JSON header and tables of raw numbers beside it.
+//!
+//! `cells/<phase>/<cell>.json` is written last and whole; a cell without it is incomplete.
+//! Beside it lie `<cell>.parquet` (events), `<cell>.launches.parquet`, and the detached `<cell>.blocks.parquet` and
+//! `<cell>.clock.parquet`. The columns of each table are listed at its constant.
+
+use crate::Digest;
+use crate::plan::{Phase, Slots};
+use serde::{Deserialize, Serialize};
+
+/// The header of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellRecord {
+    /// Format version.
+    pub format: u32,
+    /// The experiment's name.
+    pub experiment: String,
+    /// The phase.
+    pub phase: Phase,
+    /// The cell's name.
+    pub cell: String,
+    /// Digest of the run's frozen plan.
+    pub plan: Digest,
+    /// Which device ran it: `emulated` or the hashed UUID of the GPU.
+    pub device: String,
+    /// The launch configurations used; launches refer to them by index.
+    pub configs: Vec<LaunchConfig>,
+    /// The seed of the cell's schedule, as hex.
+    pub seed: String,
+    /// Launches discarded as warm-up (their rows are kept and marked).
+    pub warmup_launches: u32,
+    /// Rows of the event table.
+    pub events: u64,
+    /// The files beside this header, by suffix, with digest and size.
+    pub files: Vec<CellFile>,
+    /// Facts of the cell that are neither events nor launches, such as the timer quantum.
+    pub facts: CellFacts,
+}
+
+/// A table beside a cell's header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellFile {
+    /// What follows the cell's name in the file's: `.parquet`, `.launches.parquet`, `.blocks.parquet`, `.clock.parquet`.
+    pub suffix: String,
+    /// Digest of its bytes.
+    pub sha256: Digest,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// One way a kernel was launched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchConfig {
+    /// The kernel's symbol.
+    pub symbol: String,
+    /// The mode: `calibrate`, `drain`, `baseline`, `urgent`, `event_device`, `event_host`, `event_kernel`, `setter`, …
+    pub mode: String,
+    /// Blocks in the grid.
+    pub grid: u32,
+    /// Threads in a block.
+    pub block: u32,
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Whether the launch was cooperative.
+    pub cooperative: bool,
+    /// Digest of the very bytes handed to the driver; absent on the emulated device.
+    pub cubin: Option<Digest>,
+}
+
+/// Single facts of a cell; absent where the cell does not measure them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellFacts {
+    /// The step of the global timer, in nanoseconds.
+    pub timer_quantum_ns: Option<u32>,
+    /// Peak fp32 rate of the device from SM count, lanes and the observed clock, in TFLOP/s.
+    pub fp32_peak_tflops: Option<f64>,
+    /// Background tiles per launch.
+    pub tasks: Option<u64>,
+    /// Blocks of the poll-free grid that was fastest in the pilot (cost cells).
+    pub poll_free_blocks: Option<u32>,
+    /// Median drain of each poll-free candidate in the pilot: blocks and nanoseconds (cost cells).
+    pub pilot: Option<Vec<(u32, u64)>>,
+    /// Floating-point operations of one tile.
+    pub flop_per_tile: Option<u64>,
+    /// Largest relative error against the float64 oracle (calibrate cells check every element).
+    pub max_relative_error: Option<f64>,
+    /// Whether the oracle caught a planted wrong element in this cell's own output.
+    pub poison_caught: Option<bool>,
+}
+
+/// `<cell>.launches.parquet`: one row a launch, warm-up included.
+///
+/// `launch` u32, `config` u32 (index into `configs`), `warmup` u32 (0/1), `host_start_ns` i64 (host monotonic clock since
+/// the harness started), `wall_ns` u32 (first block's start to last block's end, device timer), `tasks` u32, `executed` u32,
+/// `wrong_tiles` u32, `unwritten_tiles` u32, `not_once` u32 (tasks not executed exactly once), `urgent_requested` u32,
+/// `urgent_executed` u32, `urgent_wrong` u32, `urgent_not_once` u32, `deadline_hits` u32, `sms` u32 (SMs that sampled the
+/// clock), `clock_windows` u32, `clock_khz_min` u32, `clock_khz_p50` u32, `clock_khz_max` u32 (over SMs and windows; zero
+/// windows means the three are zero and the row counts as evidence of nothing).
+pub const LAUNCHES: &[&str] = &[
+    "launch",
+    "config",
+    "warmup",
+    "host_start_ns",
+    "wall_ns",
+    "tasks",
+    "executed",
+    "wrong_tiles",
+    "unwritten_tiles",
+    "not_once",
+    "urgent_requested",
+    "urgent_executed",
+    "urgent_wrong",
+    "urgent_not_once",
+    "deadline_hits",
+    "sms",
+    "clock_windows",
+    "clock_khz_min",
+    "clock_khz_p50",
+    "clock_khz_max",
+];
+
+/// `instrument/timer.parquet`: one row an SM: `sm` u32, `offset_ns` i64 (its timer minus SM of block 0's), `rtt_ns` u32
+/// (round trip of the best exchange), `rounds` u32.
+pub const TIMER_EVENTS: &[&str] = &["sm", "offset_ns", "rtt_ns", "rounds"];
+
+/// `calibrate/*.parquet`: one row a recorded tile: `launch` u32, `block` u32, `sm` u32, `tile` u32 (its index in the
+/// block), `wall_ns` u32.
+pub const CALIBRATE_EVENTS: &[&str] = &["launch", "block", "sm", "tile", "wall_ns"];
+
+/// `baseline/*.parquet`: one row an urgent task, one drain each; all `host_*` on one host clock, from the instant the host saw the
+/// drain running: `launch` u32, `arrival_ns` u32 (planned), `issue_ns` u32 (just before the launch call), `start_ns` u32 (host saw
+/// the urgent kernel start), `done_ns` u32 (host saw its result), `drain_done_ns` u32 (host saw the drain end),
+/// `device_start_ns` i64 and `device_done_ns` i64 (urgent kernel on the device timer, from the drain's first block's start),
+/// `device_drain_ns` i64, `anomaly` u32 (bits of [`anomaly`]).
+pub const BASELINE_EVENTS: &[&str] = &[
+    "launch",
+    "arrival_ns",
+    "issue_ns",
+    "start_ns",
+    "done_ns",
+    "drain_done_ns",
+    "device_start_ns",
+    "device_done_ns",
+    "device_drain_ns",
+    "anomaly",
+];
+
+/// `yield/k=….parquet` and `instrument/leg=….parquet`: one row an event. All `*_ns` without `host` count from the set instant on the
+/// device timer: `launch` u32, `event` u32 (index in its launch), `set_ns` i64 (from the first block's start),
+/// `gap_ns` u32 (planned gap before it), `first_observer_ns`, `last_observer_ns`, `last_ready_ns` i64, `visibility_ns` i64 absent when no
+/// poll after the set instant still returned the old generation, `observers` u32, `ready` u32 (blocks), `claimer` u32 (block that
+/// claimed first), `claimer_observed_ns`, `claimer_ready_ns`, `urgent_start_ns` (first), `urgent_done_ns` (last) i64, `claims` u32,
+/// `host_issue_ns` absent unless host-set: i64 from the launch's host start, `host_set_seen_ns` absent, `host_done_ns` absent likewise,
+/// `delay_leg` u32 (0 none), `anomaly` u32.
+pub const YIELD_EVENTS: &[&str] = &[
+    "launch",
+    "event",
+    "set_ns",
+    "gap_ns",
+    "first_observer_ns",
+    "last_observer_ns",
+    "last_ready_ns",
+    "visibility_ns",
+    "observers",
+    "ready",
+    "claimer",
+    "claimer_observed_ns",
+    "claimer_ready_ns",
+    "urgent_start_ns",
+    "urgent_done_ns",
+    "claims",
+    "host_issue_ns",
+    "host_done_ns",
+    "delay_leg",
+    "anomaly",
+];
+
+/// `yield/cost,….parquet`: one row a drain: `launch` u32, `quad` u32, `position` u32 (0 to 3), `arm` u32 (0 poll-free, 1
+/// polling; ABBA), `wall_ns` u32.
+pub const COST_EVENTS: &[&str] = &["launch", "quad", "position", "arm", "wall_ns"];
+
+/// Detached `<cell>.blocks.parquet` of yield cells: one row a block and event: `launch`, `event`, `block`, `sm` u32, `observed_ns`
+/// u32 and `ready_ns` u32 from the set instant (modulo 2^32), `last_old_ns` u32 (start of the last poll that returned the old
+/// generation, modulo 2^32, from the set instant: above 2^31 means before it).
+pub const BLOCK_ROWS: &[&str] = &["launch", "event", "block", "sm", "observed_ns", "ready_ns", "last_old_ns"];
+
+/// Detached `<cell>.clock.parquet`: one row a window: `launch`, `sm`, `cycles`, `ns` u32.
+pub const CLOCK_ROWS: &[&str] = &["launch", "sm", "cycles", "ns"];
+
+/// Bits of an event's `anomaly` column. Zero means none.
+pub mod anomaly {
+    /// A block never observed the event.
+    pub const UNOBSERVED: u32 = 1;
+    /// A block observed the event but never became ready.
+    pub const NOT_READY: u32 = 2;
+    /// The urgent task was not done exactly as often as requested.
+    pub const URGENT: u32 = 4;
+    /// An interval of the timeline is negative by more than the cross-SM offset.
+    pub const NEGATIVE: u32 = 8;
+    /// A deadline was hit.
+    pub const DEADLINE: u32 = 16;
+    /// The event was due but never set, since the launch ended before.
+    pub const LOST: u32 = 32;
+    /// Two blocks recorded the same event in a way only one may, or one event has two records.
+    pub const DUPLICATE: u32 = 64;
+}
+
+/// What the harness found, as it goes into `environment.json` and the grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFacts {
+    /// `emulated` or the SHA-256 of the GPU's UUID, first 16 hex digits.
+    pub id: String,
+    /// Product name, e.g. `NVIDIA H200`, or `emulated`.
+    pub name: String,
+    /// Lower-case name for run ids, e.g. `h200`.
+    pub slug: String,
+    /// Compute capability as `9.0`; `0.0` on the emulated device.
+    pub compute_capability: String,
+    /// The architecture whose cubins it runs, e.g. `sm_90`; `emulated` otherwise.
+    pub arch: String,
+    /// Slots per kernel.
+    pub slots: Slots,
+    /// Threads that can be resident on an SM.
+    pub max_threads_per_sm: u32,
+    /// fp32 lanes per SM (an architecture's constant), or 0 where unknown.
+    pub fp32_lanes_per_sm: u32,
+    /// Device memory in bytes.
+    pub memory_bytes: u64,
+    /// L2 in bytes.
+    pub l2_bytes: u64,
+    /// The driver's CUDA version as the driver reports it, e.g. `13000`; 0 on the emulated device.
+    pub driver_cuda: u32,
+    /// Whether kernels have an execution timeout.
+    pub kernel_timeout: bool,
+    /// Whether the GPU is a MIG slice; absent when it cannot be known.
+    pub mig: Option<bool>,
+    /// SHA-256 of the loaded libcuda; absent on the emulated device.
+    pub libcuda: Option<Digest>,
+}

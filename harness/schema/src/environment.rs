@@ -1,0 +1,135 @@
+//! `environment.json`: the machine, driver, GPU, container and toolkit a run was made with.
+//!
+//! It holds no host name, user name, address or serial: the GPU is named by a hash of its UUID.
+//! Absent means "could not be asked"; it is never filled in.
+
+use crate::Digest;
+use crate::cell::DeviceFacts;
+use serde::{Deserialize, Serialize};
+
+/// The record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// Format version.
+    pub format: u32,
+    /// What the harness found when it opened the device.
+    pub device: DeviceFacts,
+    /// `docker`, `host` or `inside`.
+    pub runtime: String,
+    /// How `auto` came to it, in words; or `asked for`.
+    pub runtime_why: String,
+    /// Container facts; absent unless the runtime is `docker`.
+    pub container: Option<Container>,
+    /// The toolkit's origin: `wheels`, `image`, `box` or `none`.
+    pub toolkit: String,
+    /// Digest of `docker/toolkit.lock`.
+    pub toolkit_lock: Digest,
+    /// compute-sanitizer's version line; absent when none is at hand.
+    pub sanitizer: Option<String>,
+    /// Kernel release and CPU model of the host.
+    pub host: Host,
+    /// The GPU as NVML saw it before and after; absent without NVML.
+    pub nvml: Option<NvmlFacts>,
+    /// How clocks were held.
+    pub clocks: ClockRecord,
+}
+
+/// Container facts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Container {
+    /// Engine and version, e.g. `docker 20.10.24`.
+    pub engine: String,
+    /// The base image: reference as in `docker/image.lock`, or a local base.
+    pub base: String,
+    /// Digest of the base: a registry digest, or the image id of a local base.
+    pub base_digest: String,
+    /// Whether the base is local and air-gapped.
+    pub base_local: bool,
+    /// Digest of `docker/Dockerfile`.
+    pub dockerfile: Digest,
+    /// How the GPU got in: `cdi`, `gpus`, `device-nodes` or `none`.
+    pub gpu_access: String,
+    /// The hardening flags used.
+    pub hardening: Vec<String>,
+}
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Operating system and release, e.g. `Debian GNU/Linux 12`.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// Logical CPUs.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// The GPU as NVML saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmlFacts {
+    /// Driver version.
+    pub driver: String,
+    /// SHA-256 of the loaded libnvidia-ml.
+    pub library: Option<Digest>,
+    /// Whether ECC is on; absent when unsupported.
+    pub ecc: Option<bool>,
+    /// Uncorrected ECC errors since the last reset; absent when unsupported.
+    pub ecc_uncorrected: Option<u64>,
+    /// Whether a row remap is pending or failed; absent when unsupported.
+    pub remap_problem: Option<bool>,
+    /// Whether MIG is on; absent when unsupported.
+    pub mig: Option<bool>,
+    /// Power cap in milliwatts; absent when unsupported.
+    pub power_cap_mw: Option<u32>,
+    /// Highest SM clock in MHz.
+    pub sm_clock_max_mhz: Option<u32>,
+    /// Memory clock in MHz at the start.
+    pub memory_clock_mhz: Option<u32>,
+    /// Compute processes other than ours, before the run; absent when not observable.
+    pub other_processes_before: Option<u32>,
+    /// Compute processes other than ours, after the run; absent when not observable.
+    pub other_processes_after: Option<u32>,
+}
+
+/// How clocks were held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockRecord {
+    /// `lock`, `observe`, or `none` on the emulated device.
+    pub mode: String,
+    /// The SM clock asked for, in MHz; absent when not locked.
+    pub asked_mhz: Option<u32>,
+    /// The SM clock read back under load, in MHz.
+    pub read_back_mhz: Option<u32>,
+    /// Whether the memory clock was locked; absent when not tried.
+    pub memory_locked: Option<bool>,
+    /// Whether the state before was put back; absent when nothing was changed.
+    pub restored: Option<bool>,
+    /// NVML setter calls made.
+    pub setter_calls: u32,
+    /// Anything refused, in words.
+    pub notes: Vec<String>,
+}
+
+/// `telemetry.parquet`: one row a sample. `t_ms` i64 (since the harness started), `cell` u32 (1-based index as in the progress lines; 0 between cells),
+/// `sm_mhz`, `memory_mhz`, `power_mw`, `temperature_c` optional u32, `throttle` optional i64 (NVML clocks-event reason bits),
+/// `power_violation_ns`, `thermal_violation_ns` optional i64 (accumulated).
+pub const TELEMETRY: &[&str] = &[
+    "t_ms",
+    "cell",
+    "sm_mhz",
+    "memory_mhz",
+    "power_mw",
+    "temperature_c",
+    "throttle",
+    "power_violation_ns",
+    "thermal_violation_ns",
+];

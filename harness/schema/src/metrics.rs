@@ -1,0 +1,125 @@
+//! `summary/metrics.csv`: every summary value in long form.
+//!
+//! Header and columns: `run,experiment,phase,cell,metric,unit,value,lo,hi,n,note`. A cell that holds a comma is quoted.
+
+use anyhow::{Context, ensure};
+use std::fmt::Write as _;
+
+/// The header line, without its line break.
+pub const HEADER: &str = "run,experiment,phase,cell,metric,unit,value,lo,hi,n,note";
+
+/// One row. Values are decimal strings as printed; `lo` and `hi` are the 95 % interval, or empty where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Run id.
+    pub run: String,
+    /// Experiment.
+    pub experiment: String,
+    /// Phase name.
+    pub phase: String,
+    /// Cell name.
+    pub cell: String,
+    /// Metric name; its unit ends it.
+    pub metric: String,
+    /// Unit: `us`, `ms`, `ns`, `%`, `MHz`, `1`, …
+    pub unit: String,
+    /// The value.
+    pub value: String,
+    /// Lower end of the interval, or empty.
+    pub lo: String,
+    /// Upper end of the interval, or empty.
+    pub hi: String,
+    /// How many samples it rests on.
+    pub n: u64,
+    /// Anything to say beside it, e.g. `bound: under two quanta`.
+    pub note: String,
+}
+
+/// The file's bytes.
+#[must_use]
+pub fn to_csv(metrics: &[Metric]) -> String {
+    let mut text = format!("{HEADER}\n");
+    for m in metrics {
+        let n = m.n.to_string();
+        let fields =
+            [&m.run, &m.experiment, &m.phase, &m.cell, &m.metric, &m.unit, &m.value, &m.lo, &m.hi, &n, &m.note];
+        let line: Vec<String> = fields.iter().map(|field| quote(field)).collect();
+        let _ = writeln!(text, "{}", line.join(","));
+    }
+    text
+}
+
+fn quote(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+/// Reads what [`to_csv`] wrote.
+///
+/// # Errors
+/// When the header differs or a line has not 11 fields.
+pub fn from_csv(text: &str) -> anyhow::Result<Vec<Metric>> {
+    let mut lines = text.lines();
+    ensure!(lines.next() == Some(HEADER), "the first line is not {HEADER:?}");
+    lines.enumerate().map(|(i, line)| parse_line(line).with_context(|| format!("line {}", i + 2))).collect()
+}
+
+fn parse_line(line: &str) -> anyhow::Result<Metric> {
+    let fields = split(line)?;
+    let [run, experiment, phase, cell, metric, unit, value, lo, hi, n, note] =
+        <[String; 11]>::try_from(fields).map_err(|f| anyhow::anyhow!("{} fields instead of 11", f.len()))?;
+    let n = n.parse().context("n is not a whole number")?;
+    Ok(Metric { run, experiment, phase, cell, metric, unit, value, lo, hi, n, note })
+}
+
+fn split(line: &str) -> anyhow::Result<Vec<String>> {
+    let mut fields = vec![String::new()];
+    let mut chars = line.chars().peekable();
+    let mut quoted = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                fields.last_mut().expect("there is always a field").push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            _ => fields.last_mut().expect("there is always a field").push(c),
+        }
+    }
+    ensure!(!quoted, "an open quotation mark");
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_back_as_written() {
+        let row = Metric {
+            run: "r".into(),
+            experiment: "preempt".into(),
+            phase: "yield".into(),
+            cell: "k=64,blocks=528,poll=1,set=device".into(),
+            metric: "preempt_latency_us_p50".into(),
+            unit: "us".into(),
+            value: "7.168".into(),
+            lo: String::new(),
+            hi: "7.2".into(),
+            n: 10_000,
+            note: "said \"so\"".into(),
+        };
+        assert_eq!(from_csv(&to_csv(std::slice::from_ref(&row))).unwrap(), vec![row]);
+    }
+
+    #[test]
+    fn a_wrong_header_or_field_count_is_refused() {
+        assert!(from_csv("run,experiment\n").is_err());
+        assert!(from_csv(&format!("{HEADER}\na,b\n")).is_err());
+        assert!(from_csv(&format!("{HEADER}\n\"a,b\n")).is_err());
+    }
+}
