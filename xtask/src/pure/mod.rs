@@ -1,0 +1,1 @@
+//! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.

@@ -1,0 +1,43 @@
+//! Where a step's programs run: in a hardened container, on the host, or in the container we are already in.
+//!
+//! Every path is the same inside as outside: mounts keep their absolute path. A step never knows which runtime it got.
+
+use super::process::Ended;
+use anyhow::Result;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A program to run wherever the runtime runs things.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// A word for names and messages, e.g. `build`, `sanitize-memcheck`.
+    pub label: String,
+    /// The program's absolute path, or a name on the toolkit's PATH.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Added to the runtime's own stated environment.
+    pub env: Vec<(String, String)>,
+    /// Directories it may read.
+    pub readable: Vec<PathBuf>,
+    /// The one directory it may write.
+    pub writable: PathBuf,
+    /// Whether it needs the GPU.
+    pub gpu: bool,
+    /// After this long it is killed and the end confirmed.
+    pub deadline: Duration,
+    /// Keep its stdin open as long as we live.
+    pub hold_stdin: bool,
+}
+
+/// Where programs run.
+pub trait Runtime {
+    /// `docker`, `host` or `inside`.
+    fn name(&self) -> &'static str;
+
+    /// Runs a task to its end; `on_line` sees each line of stdout as it comes.
+    ///
+    /// # Errors
+    /// When it cannot be started. A non-zero exit is not an error here: the caller judges.
+    fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended>;
+}

@@ -1,0 +1,4 @@
+//! All that can fail outside of us, each behind a small door: processes, containers, NVML, git, files.
+
+pub mod container;
+pub mod process;
