@@ -4,3 +4,4 @@ pub mod container;
 pub mod files;
 pub mod git;
 pub mod process;
+pub mod toolkit;
