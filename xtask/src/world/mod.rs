@@ -3,5 +3,6 @@
 pub mod container;
 pub mod files;
 pub mod git;
+pub mod layout;
 pub mod process;
 pub mod toolkit;
