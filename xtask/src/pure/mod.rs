@@ -1,1 +1,6 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
+
+pub mod attempts;
+pub mod progress;
+pub mod sanitizer;
+pub mod text;
