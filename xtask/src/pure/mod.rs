@@ -4,3 +4,6 @@ pub mod attempts;
 pub mod gate;
 pub mod measured;
 pub mod sums;
+pub mod progress;
+pub mod sanitizer;
+pub mod text;

@@ -1,8 +1,10 @@
 //! All that can fail outside of us, each behind a small door: processes, containers, NVML, git, files.
 
+pub mod attempts;
 pub mod container;
 pub mod files;
 pub mod git;
 pub mod layout;
 pub mod process;
 pub mod toolkit;
+pub mod ui;
