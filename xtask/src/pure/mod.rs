@@ -1,9 +1,16 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
 pub mod attempts;
+pub mod clock_class;
+pub mod derive;
 pub mod gate;
 pub mod measured;
+pub mod stats;
+pub mod summary;
 pub mod sums;
+
+#[cfg(test)]
+pub(crate) mod synthetic;
 pub mod progress;
 pub mod sanitizer;
 pub mod text;

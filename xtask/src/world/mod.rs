@@ -2,8 +2,10 @@
 
 pub mod attempts;
 pub mod container;
+pub mod evidence;
 pub mod files;
 pub mod git;
+pub mod history;
 pub mod layout;
 pub mod process;
 pub mod toolkit;

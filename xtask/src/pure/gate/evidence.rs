@@ -2,13 +2,13 @@
 //!
 //! Absence is kept as absence; each gate decides what it costs. Nothing here reads a file.
 
+use crate::pure::derive::Derived;
 use crate::pure::summary::CellData;
 use schema::Digest;
 use schema::build::{Budget, BuildRecord};
 use schema::claim::ClaimFile;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
-use schema::metrics::Metric;
 use schema::plan::Plan;
 use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
@@ -46,7 +46,7 @@ pub struct Evidence {
     /// The figures as sealed, by file name.
     pub figures: BTreeMap<String, String>,
     /// The summary computed anew from the cells.
-    pub recomputed: Recomputed,
+    pub recomputed: Derived,
     /// The bundle's record; absent unless the run was made from a bundle.
     pub bundle: Option<BundleFacts>,
 }
@@ -90,19 +90,6 @@ impl CellEvidence {
     pub fn name(&self) -> String {
         format!("{}/{}", self.data.record.phase.name(), self.data.record.cell)
     }
-}
-
-/// What pure code computes from the cells.
-#[derive(Clone, Debug, Default)]
-pub struct Recomputed {
-    /// The rows of the summary.
-    pub metrics: Vec<Metric>,
-    /// The summary's bytes.
-    pub metrics_csv: String,
-    /// Figures by file name.
-    pub figures: BTreeMap<String, String>,
-    /// Why it could not be computed; empty when it could.
-    pub fault: String,
 }
 
 /// Facts that lie outside of a run. The verdict keeps them, so that the same judgement can be made where they are not at hand.
