@@ -1,3 +1,7 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
 pub mod stats;
+pub mod summary;
+
+#[cfg(test)]
+pub(crate) mod synthetic;

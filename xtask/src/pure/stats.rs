@@ -104,6 +104,19 @@ impl Resamples {
         self.launches.len()
     }
 
+    /// Whether these are just the launches drawn from.
+    pub fn covers(&self, launches: impl IntoIterator<Item = u32>) -> bool {
+        let mut seen = vec![false; self.launches.len()];
+        let known = launches.into_iter().all(|launch| match self.launches.binary_search(&launch) {
+            Ok(i) => {
+                seen[i] = true;
+                true
+            }
+            Err(_) => false,
+        });
+        known && seen.into_iter().all(|seen| seen)
+    }
+
     /// Quantiles of `samples`, each a launch and a value; one estimate for each wanted quantile, none without samples.
     ///
     /// # Panics
