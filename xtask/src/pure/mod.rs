@@ -3,5 +3,7 @@
 pub mod stats;
 pub mod summary;
 
+pub mod claims;
+
 #[cfg(test)]
 pub(crate) mod synthetic;

@@ -14,10 +14,10 @@ mod rows;
 mod yields;
 
 pub use blocks::check_blocks;
-pub use rows::{Unit, same_decimal};
+pub(super) use rows::decimal;
 
 use anyhow::{Context, bail, ensure};
-use rows::Rows;
+use rows::{Rows, Unit};
 use schema::cell::CellRecord;
 use schema::metrics::Metric;
 use schema::plan::{Cell, Phase, Plan, Residency, Setter, Slots, Work};
