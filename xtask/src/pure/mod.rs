@@ -1,16 +1,17 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
 pub mod attempts;
+pub mod claims;
 pub mod clock_class;
 pub mod derive;
 pub mod gate;
 pub mod measured;
+pub mod progress;
+pub mod sanitizer;
 pub mod stats;
 pub mod summary;
 pub mod sums;
+pub mod text;
 
 #[cfg(test)]
 pub(crate) mod synthetic;
-pub mod progress;
-pub mod sanitizer;
-pub mod text;
