@@ -1,4 +1,5 @@
 //! All that can fail outside of us, each behind a small door: processes, containers, NVML, git, files.
 
 pub mod container;
+pub mod nvml;
 pub mod process;
