@@ -7,6 +7,7 @@ pub mod files;
 pub mod git;
 pub mod history;
 pub mod layout;
+pub mod nvml;
 pub mod process;
 pub mod toolkit;
 pub mod ui;
