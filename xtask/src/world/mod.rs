@@ -5,3 +5,4 @@ pub mod container;
 pub mod process;
 pub mod toolkit;
 pub mod ui;
+pub mod whole;
