@@ -2,6 +2,8 @@
 
 pub mod attempts;
 pub mod container;
+pub mod files;
+pub mod git;
 pub mod process;
 pub mod toolkit;
 pub mod ui;
