@@ -7,6 +7,7 @@ pub mod derive;
 pub mod gate;
 pub mod measured;
 pub mod progress;
+pub mod sample;
 pub mod sanitizer;
 pub mod stats;
 pub mod summary;

@@ -3,3 +3,4 @@
 pub mod clocks;
 pub mod sanitize;
 pub mod seal;
+pub mod gate;

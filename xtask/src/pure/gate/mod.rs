@@ -20,8 +20,10 @@ mod sanitizer;
 mod source;
 mod structure;
 mod table;
+mod verdict;
 
 pub use evidence::{Evidence, Facts};
+pub use verdict::verdict;
 
 use schema::verdict::GateResult;
 
