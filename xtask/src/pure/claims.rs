@@ -4,12 +4,10 @@
 //! A term holds when its whole interval does and is violated when its whole interval is; a ratio's interval is the widest
 //! that its two intervals allow. Numbers are compared as the decimals that were printed, exactly, never as binary fractions.
 
-mod decimal;
-
+use super::decimal::Decimal;
 use crate::failure::fail;
 use crate::pure::summary::decimal as print;
 use anyhow::Context;
-use decimal::Decimal;
 use schema::ExitCode;
 use schema::cell::DeviceFacts;
 use schema::claim::{Claim, ClaimFile, Comparator, MetricRef, Outcome, Term};

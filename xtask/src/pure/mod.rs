@@ -10,9 +10,14 @@ pub mod progress;
 pub mod sample;
 pub mod sanitizer;
 pub mod stats;
+
 pub mod summary;
 pub mod sums;
 pub mod text;
+
+pub mod notebook;
+
+mod decimal;
 
 #[cfg(test)]
 pub(crate) mod synthetic;

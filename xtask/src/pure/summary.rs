@@ -189,4 +189,6 @@ fn add_ratio(cell: &Cell, data: &CellData, over: (&Cell, &CellData), rows: &mut 
 }
 
 #[cfg(test)]
+mod recompute_tests;
+#[cfg(test)]
 mod tests;

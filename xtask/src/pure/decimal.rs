@@ -10,24 +10,24 @@ const SCALE: i128 = 1_000_000;
 
 /// A decimal of at most 12 digits before and 6 behind the point, held in millionths, so that a product of two fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Decimal(i128);
+pub(in crate::pure) struct Decimal(i128);
 
 impl Decimal {
-    pub(super) const ZERO: Self = Self(0);
-    pub(super) const ONE: Self = Self(SCALE);
+    pub(in crate::pure) const ZERO: Self = Self(0);
+    pub(in crate::pure) const ONE: Self = Self(SCALE);
 
     /// The exact product, in millionths of millionths: only good for comparing with another.
-    pub(super) fn times(self, other: Self) -> i128 {
+    pub(in crate::pure) fn times(self, other: Self) -> i128 {
         self.0 * other.0
     }
 
     /// The quotient in floating point, for showing.
-    pub(super) fn over(self, other: Self) -> f64 {
+    pub(in crate::pure) fn over(self, other: Self) -> f64 {
         self.0 as f64 / other.0 as f64
     }
 
     /// The nearest floating-point number, for showing.
-    pub(super) fn to_f64(self) -> f64 {
+    pub(in crate::pure) fn to_f64(self) -> f64 {
         self.over(Self::ONE)
     }
 }
