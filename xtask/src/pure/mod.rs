@@ -6,18 +6,14 @@ pub mod clock_class;
 pub mod derive;
 pub mod gate;
 pub mod measured;
+pub mod notebook;
 pub mod progress;
 pub mod sample;
 pub mod sanitizer;
 pub mod stats;
-
 pub mod summary;
 pub mod sums;
 pub mod text;
-
-pub mod notebook;
-
-mod decimal;
 
 #[cfg(test)]
 pub(crate) mod synthetic;
