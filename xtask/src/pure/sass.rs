@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 /// Static shared memory that the system keeps in every `.nv.shared.K` from sm_90 on (CUDA Programming Guide, "Compute Capabilities").
 const RESERVED_SHARED_BYTES: u64 = 1024;
+/// A sibling's `extern __shared__` raises the alignment of every kernel's shared section to this, and moves nothing.
+const SIBLING_ALIGN: u64 = 16;
 /// Largest block where no launch bound says less (CUDA Programming Guide, "Technical Specifications").
 const MAX_BLOCK_THREADS: u32 = 1024;
 
@@ -239,7 +241,7 @@ impl Canonical {
         self.field("section", label.as_bytes());
         if section.nobits {
             self.field("size", &section.size.to_le_bytes());
-            self.field("align", &section.align.to_le_bytes());
+            self.field("align", &section.align.max(SIBLING_ALIGN).to_le_bytes());
         } else {
             self.field("bytes", section.data);
         }
