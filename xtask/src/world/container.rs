@@ -2,6 +2,10 @@
 //!
 //! Every path is the same inside as outside: mounts keep their absolute path. A step never knows which runtime it got.
 
+mod host;
+
+pub use host::{HostRuntime, InsideRuntime};
+
 use super::process::Ended;
 use anyhow::Result;
 use std::path::PathBuf;
