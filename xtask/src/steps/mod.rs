@@ -1,5 +1,6 @@
 //! The steps of the one path, in order. Each consumes the type that the step before it made.
 
+pub mod build;
 pub mod clocks;
 pub mod gate;
 pub mod sanitize;

@@ -35,7 +35,7 @@ pub struct Task {
 }
 
 /// Where programs run.
-pub trait Runtime {
+pub trait Runtime: Sync {
     /// `docker`, `host` or `inside`.
     fn name(&self) -> &'static str;
 
