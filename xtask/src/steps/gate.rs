@@ -2,10 +2,11 @@
 //!
 //! [`Passed`] can only be made here, from a judgement in which every gate passed; `publish` takes nothing else.
 
-use super::seal::{Sealed, to_bytes};
+use super::seal::Sealed;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::gate::{self, Evidence, Facts};
+use crate::pure::json::to_bytes;
 use crate::pure::measured::measured_sass;
 use crate::pure::sums;
 use crate::world::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT, is_detached};

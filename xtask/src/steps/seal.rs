@@ -4,6 +4,7 @@
 
 use crate::failure::fail;
 use crate::pure::derive::derive;
+use crate::pure::json::to_bytes;
 use crate::pure::summary::CellData;
 use crate::world::files;
 use crate::world::layout::{Layout, MANIFEST, UNSEALED, is_detached};
@@ -113,16 +114,6 @@ pub fn seal(dir: &Path, inputs: SealInputs) -> Result<Sealed> {
         files::write_whole(&path, &bytes)?;
     }
     Sealed::load(dir)
-}
-
-/// The bytes of a JSON file of ours: pretty, one line break at the end, always the same for the same value.
-///
-/// # Errors
-/// When the value cannot be written as JSON.
-pub fn to_bytes(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(value)?;
-    bytes.push(b'\n');
-    Ok(bytes)
 }
 
 fn plan_of(dir: &Path) -> Result<Plan> {

@@ -45,7 +45,7 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
         attempts_log: has("attempts.jsonl").then(|| text(layout, "attempts.jsonl")).transpose()?,
         metrics_csv: has("summary/metrics.csv").then(|| text(layout, "summary/metrics.csv")).transpose()?,
         figures: figures(layout, &digests)?,
-        bundle: None,
+        bundle: has("bundle.json").then(|| json(layout, "bundle.json")).transpose()?,
         cells,
         environment,
         plan,

@@ -4,6 +4,7 @@ use super::files;
 use super::git::Git;
 use crate::paths::Paths;
 use crate::pure::gate::evidence::{History, KernelBudget, Registered};
+use crate::pure::notebook::{Kind, Notebook, parse};
 use anyhow::{Context, Result};
 use schema::Digest;
 use schema::build::BudgetFile;
@@ -33,11 +34,14 @@ pub fn of_run(
         known,
         in_history: known && git.is_ancestor(commit, &git.head()?)?,
         claims: None,
+        plan: None,
         toolkit_lock: None,
         budgets: Vec::new(),
         registered: BTreeMap::new(),
     };
     if known {
+        let plan_path = format!("harness/experiments/{experiment}/plan.toml");
+        history.plan = git.file_at(commit, &plan_path)?.map(Digest::of);
         let claim_path = format!("harness/experiments/{experiment}/claims.toml");
         history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
         history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
@@ -68,14 +72,20 @@ fn registered(
     let claim_files = versions(git, commit, claim_path)?;
     let claim_files: Vec<(String, Option<ClaimFile>)> =
         claim_files.into_iter().map(|(commit, text)| (commit, text.and_then(|text| toml::from_str(&text).ok()))).collect();
-    let notebooks = versions(git, commit, "NOTEBOOK.md")?;
+    // A version whose chain does not hold registers nothing.
+    let notebooks: Vec<(String, Option<Notebook>)> = versions(git, commit, "NOTEBOOK.md")?
+        .into_iter()
+        .map(|(commit, text)| (commit, text.and_then(|text| parse(&text).ok())))
+        .collect();
     let now: Option<ClaimFile> =
         files::read_text(&paths.root().join(claim_path)).ok().and_then(|text| toml::from_str(&text).ok());
     let mut registered = BTreeMap::new();
     for claim in &claims.claim {
-        let prediction = |text: &Option<String>| text.as_ref().and_then(|text| prediction(text, &claim.prediction));
         // Entries are never removed, so the oldest version that has the prediction brought it in.
-        let first = notebooks.iter().rev().find_map(|(commit, text)| Some((commit.clone(), prediction(text)?)));
+        let first = notebooks
+            .iter()
+            .rev()
+            .find_map(|(commit, notebook)| Some((commit.clone(), prediction(notebook.as_ref()?, claim)?)));
         let found = Registered {
             claim_since: since(&claim_files, claim),
             prediction_since: first.as_ref().map(|(commit, _)| commit.clone()),
@@ -99,25 +109,9 @@ fn since(files: &[(String, Option<ClaimFile>)], claim: &Claim) -> Option<String>
     files.iter().take_while(|(_, file)| holds(file)).last().map(|(commit, _)| commit.clone())
 }
 
-/// Whether a notebook holds this prediction, and if so whether it is marked `informed`.
-fn prediction(notebook: &str, id: &str) -> Option<bool> {
-    let heading = |line: &str| line.strip_prefix("## ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest.to_owned());
-    let names = |line: &str| heading(line).is_some_and(|rest| rest.strip_prefix(id).is_some_and(|r| r.starts_with(':')));
-    let mut lines = notebook.lines().skip_while(|line| !names(line));
-    lines.next()?;
-    let entry: Vec<&str> = lines.take_while(|line| !line.starts_with("## ")).collect();
-    entry.contains(&"kind = \"prediction\"").then(|| entry.contains(&"informed = true"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prediction_is_found_by_its_exact_id() {
-        let text = "# Notebook\n\n## 2026-01-01 P-001: a\n\n```toml\nkind = \"prediction\"\n```\n\n## 2026-01-02 O-001: b\n\nkind = \"outcome\"\n";
-        assert_eq!(prediction(text, "P-001"), Some(false));
-        assert_eq!(prediction(text, "P-00"), None);
-        assert_eq!(prediction(text, "O-001"), None);
-    }
+/// Whether a notebook holds a claim's prediction, and if so whether it is marked `informed`.
+fn prediction(notebook: &Notebook, claim: &Claim) -> Option<bool> {
+    let entry = notebook.entry(&claim.prediction)?;
+    let predicts = entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id);
+    predicts.then_some(entry.fields.informed)
 }

@@ -4,7 +4,7 @@
 use super::Report;
 use crate::pure::sample;
 use crate::pure::sums;
-use crate::steps::seal::to_bytes;
+use crate::pure::json::to_bytes;
 use crate::world::files;
 use crate::world::layout::{Layout, MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached};
 use anyhow::Result;

@@ -4,7 +4,7 @@ use super::Report;
 use super::files::SealedBytes;
 use crate::paths::Paths;
 use crate::pure::gate::{self, Evidence, Facts};
-use crate::steps::seal::to_bytes;
+use crate::pure::json::to_bytes;
 use crate::world::evidence;
 use crate::world::layout::{Layout, MANIFEST, VERDICT};
 use anyhow::Result;

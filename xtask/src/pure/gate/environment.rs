@@ -5,8 +5,10 @@
 use super::evidence::{Evidence, Facts};
 use super::rule::Rule;
 use crate::pure::measured::measured_sass;
+use schema::bundle::CarriedSass;
 use schema::environment::{Environment, NvmlFacts};
 use schema::verdict::GateResult;
+use std::collections::BTreeSet;
 
 const HEALTHY: &str = "use a GPU without errors, or reset this one";
 
@@ -79,23 +81,37 @@ fn judge_toolkit(rule: &mut Rule, evidence: &Evidence, facts: &Facts) {
     match build.toolkit.as_str() {
         "box" => judge_box(rule, evidence),
         "wheels" | "image" | "bundle" => {
+            if build.toolkit == "bundle" {
+                rule.refuse_all(not_carried(evidence), "use the cubins that the bundle carries");
+            }
             rule.require(at_commit == Some(lock), "the toolkit lock is not the measured commit's docker/toolkit.lock", AGAIN);
         }
         other => rule.refuse(format!("the toolkit is of the unknown origin {other:?}"), AGAIN),
     }
 }
 
+/// Measured cubins that the bundle's record does not name.
+fn not_carried(evidence: &Evidence) -> Vec<String> {
+    let arch = &evidence.environment.device.arch;
+    let carried: BTreeSet<_> =
+        evidence.bundle.iter().flat_map(|bundle| bundle.files.values()).map(|file| file.sha256).collect();
+    let cubins = evidence.build.iter().flat_map(|build| &build.cubins);
+    let measured = cubins.filter(|cubin| cubin.arch == *arch && cubin.flavor == "measure");
+    let strange = measured.filter(|cubin| !carried.contains(&cubin.sha256));
+    strange.map(|cubin| format!("the bundle does not carry the cubin of {}", cubin.file)).collect()
+}
+
 /// A box's own toolkit counts when it rebuilds every SASS digest that the bundle carries.
 fn judge_box(rule: &mut Rule, evidence: &Evidence) {
     let arch = &evidence.environment.device.arch;
     let rebuilt = evidence.build.as_ref().map(|build| measured_sass(build, arch)).unwrap_or_default();
-    let carried = evidence.bundle.iter().flat_map(|bundle| &bundle.sass).filter(|(a, _, _)| a == arch);
+    let carried = evidence.bundle.iter().flat_map(|bundle| &bundle.sass).filter(|carried| carried.arch == *arch);
     let (mut equal, mut different) = (0_u64, Vec::new());
-    for (_, symbol, digest) in carried.filter(|(_, symbol, _)| rebuilt.contains_key(symbol)) {
-        if rebuilt.get(symbol) == Some(digest) {
-            equal += 1;
-        } else {
-            different.push(format!("the box's own toolkit builds other SASS for {symbol}"));
+    for CarriedSass { symbol, sass_digest, .. } in carried {
+        match rebuilt.get(symbol) {
+            Some(digest) if digest == sass_digest => equal += 1,
+            Some(_) => different.push(format!("the box's own toolkit builds other SASS for {symbol}")),
+            None => {}
         }
     }
     rule.count("box_rebuilt_equal", equal);

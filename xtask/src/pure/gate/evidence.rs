@@ -6,6 +6,7 @@ use crate::pure::derive::Derived;
 use crate::pure::summary::CellData;
 use schema::Digest;
 use schema::build::{Budget, BuildRecord};
+use schema::bundle::BundleRecord;
 use schema::claim::ClaimFile;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
@@ -48,20 +49,7 @@ pub struct Evidence {
     /// The summary computed anew from the cells.
     pub recomputed: Derived,
     /// The bundle's record; absent unless the run was made from a bundle.
-    pub bundle: Option<BundleFacts>,
-}
-
-/// What a bundle's record says, as far as the gates ask.
-#[derive(Clone, Debug)]
-pub struct BundleFacts {
-    /// The clean commit it was made from.
-    pub commit: String,
-    /// Digest of its claim file.
-    pub claims: Digest,
-    /// Digests of the cubins it carries.
-    pub cubins: Vec<Digest>,
-    /// SASS digests by architecture and symbol.
-    pub sass: Vec<(String, String, Digest)>,
+    pub bundle: Option<BundleRecord>,
 }
 
 /// A sanitizer verdict and its log, read again.
@@ -142,6 +130,8 @@ pub struct History {
     pub in_history: bool,
     /// Digest of the claim file as of that commit.
     pub claims: Option<Digest>,
+    /// Digest of the experiment's plan file as of that commit.
+    pub plan: Option<Digest>,
     /// Digest of the toolkit lock as of that commit.
     pub toolkit_lock: Option<Digest>,
     /// Budgets as of that commit.

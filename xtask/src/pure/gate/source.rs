@@ -1,8 +1,8 @@
 //! Gate `source`: a clean tree at both ends, one commit that this repository knows, one source digest.
 
-use super::evidence::{BundleFacts, Evidence, Facts, History};
+use super::evidence::{Evidence, Facts, History};
 use super::rule::Rule;
-use schema::manifest::Source;
+use schema::manifest::{Predicate, Source};
 use schema::verdict::GateResult;
 
 const COMMIT_FIRST: &str = "commit the changes and measure again";
@@ -19,22 +19,28 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.require(unchanged, "the source changed while the run went on", "measure again without touching the tree");
     match source.kind.as_str() {
         "git" => rule.require(evidence.bundle.is_none(), "a run from git carries a bundle's record", ""),
-        "bundle" => judge_bundle(&mut rule, evidence),
+        "bundle" => judge_bundle(&mut rule, evidence, facts.history.as_ref()),
         other => rule.refuse(format!("the source is of the unknown kind {other:?}"), ""),
     }
     judge_history(&mut rule, source, facts.history.as_ref());
     rule.done()
 }
 
-fn judge_bundle(rule: &mut Rule, evidence: &Evidence) {
+/// The bundle's record says what the manifest says, and what this repository's history says of its commit.
+fn judge_bundle(rule: &mut Rule, evidence: &Evidence, history: Option<&History>) {
     const REMEDY: &str = "make a new bundle from a clean commit and measure with it";
-    let Some(BundleFacts { commit, claims, cubins, .. }) = &evidence.bundle else {
+    let Some(bundle) = &evidence.bundle else {
         return rule.refuse("the run was made from a bundle but holds no bundle.json", REMEDY);
     };
-    rule.count("bundle_cubins", cubins.len());
-    let same = evidence.manifest.predicate.source.commit.as_ref() == Some(commit);
-    rule.require(same, "the bundle's record names another commit than the manifest", REMEDY);
-    rule.require(*claims == evidence.claims_digest, "the bundle's record names other claims than the run's", REMEDY);
+    let Predicate { source, experiment, .. } = &evidence.manifest.predicate;
+    rule.count("bundle_files", bundle.files.len());
+    rule.require(source.commit.as_ref() == Some(&bundle.commit), "the bundle's record names another commit than the manifest", REMEDY);
+    rule.require(source.digest == bundle.source, "the bundle's record names another source than the manifest", REMEDY);
+    let claims = bundle.claims.get(experiment);
+    rule.require(claims == Some(&evidence.claims_digest), "the bundle's record names other claims than the run holds", REMEDY);
+    let Some(history) = history.filter(|history| history.known) else { return };
+    let same = claims == history.claims.as_ref() && bundle.plans.get(experiment) == history.plan.as_ref();
+    rule.require(same, "the bundle's record names another plan or other claims than its commit holds", REMEDY);
 }
 
 fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
