@@ -3,5 +3,6 @@
 pub mod build;
 pub mod clocks;
 pub mod gate;
+pub mod publish;
 pub mod sanitize;
 pub mod seal;

@@ -5,9 +5,12 @@ use super::files::SealedBytes;
 use crate::paths::Paths;
 use crate::pure::gate::{self, Evidence, Facts};
 use crate::pure::json::to_bytes;
+use crate::pure::sample;
+use crate::pure::summary::check_blocks;
 use crate::world::evidence;
 use crate::world::layout::{Layout, MANIFEST, VERDICT};
 use anyhow::Result;
+use schema::table::Table;
 use schema::verdict::{GateResult, Verdict};
 
 /// Judges a run again; gives whether it passes, or nothing when it could not be judged.
@@ -20,6 +23,9 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
         }
     };
     check_recomputation(layout, &evidence, report);
+    if matches!(layout, Layout::Published { .. }) {
+        check_samples(layout, &evidence, sealed, report);
+    }
     let stored = Facts::stored(&sealed.verdict.gates);
     let detached = match evidence::detached(layout, &evidence) {
         Ok(found) => found,
@@ -55,6 +61,31 @@ fn check_recomputation(layout: &Layout, evidence: &Evidence, report: &mut Report
     for (name, figure) in &anew.figures {
         if evidence.figures.get(name) != Some(figure) {
             report.problem(layout.shown(&format!("summary/{name}")), "recompute", "the values give another figure");
+        }
+    }
+}
+
+/// The published block rows are those of the events that the manifest's digest chooses, and give their columns.
+fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, report: &mut Report) {
+    let chosen = match evidence.sampled_events(sealed.manifest_digest) {
+        Ok(chosen) => chosen,
+        Err(error) => return report.problem(layout.shown(MANIFEST), "malformed", format!("{error:#}")),
+    };
+    for cell in &evidence.cells {
+        let name = cell.name();
+        if !chosen.iter().any(|(cell, _, _)| *cell == name) {
+            continue;
+        }
+        let file = format!("cells/{name}{}", sample::SUFFIX);
+        let faults = Table::read(&layout.path(&file)).and_then(|rows| {
+            let events = sample::rows_of(&cell.data.events, &name, &chosen)?;
+            check_blocks(&events, &rows)
+        });
+        match faults {
+            Err(error) => report.problem(layout.shown(&file), "malformed", format!("{error:#}")),
+            Ok(faults) => {
+                faults.into_iter().for_each(|fault| report.problem(layout.shown(&file), "recompute", fault));
+            }
         }
     }
 }

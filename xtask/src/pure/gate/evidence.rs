@@ -3,6 +3,7 @@
 //! Absence is kept as absence; each gate decides what it costs. Nothing here reads a file.
 
 use crate::pure::derive::Derived;
+use crate::pure::sample;
 use crate::pure::summary::CellData;
 use schema::Digest;
 use schema::build::{Budget, BuildRecord};
@@ -15,7 +16,7 @@ use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
 use schema::verdict::GateResult;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A run, parsed.
 #[derive(Clone, Debug)]
@@ -50,6 +51,24 @@ pub struct Evidence {
     pub recomputed: Derived,
     /// The bundle's record; absent unless the run was made from a bundle.
     pub bundle: Option<BundleRecord>,
+}
+
+impl Evidence {
+    /// The events whose block rows are published in full: chosen by the manifest's digest among all that have any.
+    ///
+    /// # Errors
+    /// When an event table lacks a column.
+    pub fn sampled_events(&self, manifest: Digest) -> anyhow::Result<BTreeSet<sample::Event>> {
+        let mut events = Vec::new();
+        for cell in &self.cells {
+            if !cell.data.record.files.iter().any(|file| file.suffix == ".blocks.parquet") {
+                continue;
+            }
+            let (launch, event) = (cell.data.events.u32("launch")?, cell.data.events.u32("event")?);
+            events.extend(launch.iter().zip(event).map(|(launch, event)| (cell.name(), *launch, *event)));
+        }
+        Ok(sample::choose(manifest, events))
+    }
 }
 
 /// A sanitizer verdict and its log, read again.
