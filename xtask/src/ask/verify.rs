@@ -4,10 +4,12 @@
 
 mod files;
 mod judgement;
+mod notebook;
 mod orphans;
 
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::notebook::Notebook;
 use crate::world::layout::Layout;
 use anyhow::Result;
 use schema::ExitCode;
@@ -88,20 +90,24 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     if layouts.is_empty() {
         report.notes.push("nothing is published yet".to_owned());
     }
+    let notebook = notebook::check(paths, &mut report);
     for layout in &layouts {
-        verify_run(paths, layout, &mut report)?;
+        verify_run(paths, layout, notebook.as_ref(), &mut report)?;
     }
     report.ok = report.problems.is_empty();
     Ok(report)
 }
 
-fn verify_run(paths: &Paths, layout: &Layout, report: &mut Report) -> Result<()> {
+fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, report: &mut Report) -> Result<()> {
     let before = report.problems.len();
     let state = if matches!(layout, Layout::Raw(_)) { "sealed" } else { "published" };
     let sealed = files::check(layout, report)?;
     let passed = match sealed {
         // What does not hold as bytes is not worth judging, and might not even parse.
-        Some(sealed) if report.problems.len() == before => judgement::check(paths, layout, &sealed, report)?,
+        Some(sealed) if report.problems.len() == before => {
+            notebook::check_head(notebook, layout, sealed.notebook_head, report);
+            judgement::check(paths, layout, &sealed, report)?
+        }
         _ => None,
     };
     report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship: "unproven".to_owned() });

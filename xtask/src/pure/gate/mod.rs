@@ -22,6 +22,9 @@ mod structure;
 mod table;
 mod verdict;
 
+#[cfg(test)]
+mod tests;
+
 pub use evidence::{Evidence, Facts};
 pub use verdict::verdict;
 

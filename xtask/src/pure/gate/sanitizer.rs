@@ -55,7 +55,7 @@ fn judge_controls(rule: &mut Rule, evidence: &Evidence) {
         let controls = evidence.sanitizer.iter().map(|s| &s.verdict).filter(|v| v.tool == tool && v.control_caught.is_some());
         let (mut seen, mut missed) = (0_u64, 0_u64);
         for control in controls {
-            let real = control.program.contains(tool.control()) && control.findings.is_some_and(|n| n > 0);
+            let real = control.program == tool.control() && control.findings.is_some_and(|n| n > 0);
             let hit = control.control_caught == Some(true) && real;
             seen += u64::from(hit);
             missed += u64::from(!hit);
