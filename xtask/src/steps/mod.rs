@@ -1,3 +1,5 @@
 //! The steps of the one path, in order. Each consumes the type that the step before it made.
 
 pub mod sanitize;
+
+pub mod run;

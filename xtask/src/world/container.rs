@@ -40,4 +40,14 @@ pub trait Runtime {
     /// # Errors
     /// When it cannot be started. A non-zero exit is not an error here: the caller judges.
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended>;
+
+    /// As [`Runtime::run`], and also ended, as by its deadline, once `overdue` says so. A runtime that cannot look while the
+    /// task is silent leaves it to the deadline.
+    ///
+    /// # Errors
+    /// As [`Runtime::run`].
+    fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
+        let _ = overdue;
+        self.run(task, on_line)
+    }
 }

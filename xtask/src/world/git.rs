@@ -142,7 +142,8 @@ impl Git {
     fn run(&self, args: &[&str]) -> Result<Ended> {
         // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
         let safe = format!("safe.directory={}", self.root.display());
-        let fixed = ["-c", &safe, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"];
+        let fixed =
+            ["-c", &safe, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"];
         let child = Child {
             program: "git".into(),
             args: fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect(),

@@ -7,4 +7,3 @@ pub mod git;
 pub mod process;
 pub mod toolkit;
 pub mod ui;
-pub mod whole;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::failure::{code_of, remedy_of};
+use schema::build::{Cubin, Kernel};
 use schema::cell::LaunchConfig;
 use schema::progress::{Progress, Sites};
 use std::cell::RefCell;
@@ -189,6 +190,9 @@ impl Place {
     }
 }
 
+/// Something else that goes in.
+type Change = fn(&mut Place, &mut Fake);
+
 fn message(sanitized: &Sanitized) -> String {
     let failure = sanitized.failure().expect("it is not clean");
     assert_eq!(failure.code, ExitCode::Sanitizer);
@@ -227,7 +231,7 @@ fn each_tool_runs_its_control_first_and_the_harness_prints_into_no_log() {
 #[test]
 fn whatever_goes_in_changes_the_key() {
     let fake = Fake::new(Trick::None);
-    let changes: [fn(&mut Place, &mut Fake); 7] = [
+    let changes: [Change; 7] = [
         |place, _| place.program.kernels[0].sass_digest = Digest::of("other"),
         |place, _| place.program.built[1].sha256 = Digest::of("other"),
         |place, _| std::fs::write(&place.program.plan, "other").unwrap(),
@@ -348,7 +352,7 @@ fn the_emulated_device_has_nothing_to_sanitize() {
 
 #[test]
 fn a_tool_that_cannot_work_is_refused_with_what_to_do() {
-    let changes: [(fn(&mut Place, &mut Fake), &str); 4] = [
+    let changes: [(Change, &str); 4] = [
         (|place, _| place.toolkit.sanitizer = None, "has no compute-sanitizer"),
         (|_, fake| fake.files.retain(|file| !file.ends_with("TreeLauncherSubreaper")), "cannot start programs"),
         (|_, fake| fake.files.clear(), "not a whole compute-sanitizer"),
