@@ -1,5 +1,7 @@
 //! The steps of the one path, in order. Each consumes the type that the step before it made.
 
+pub mod provision;
+
 pub mod sanitize;
 
 pub mod run;
