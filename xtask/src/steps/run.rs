@@ -117,7 +117,7 @@ fn task(ctx: &RunContext, program: &Program, nonce: &str) -> Result<Task> {
         program: text(&program.harness)?,
         args: args.into_iter().map(str::to_owned).collect(),
         env: Vec::new(),
-        readable: vec![folder(&program.harness)?, program.cubins.clone()],
+        readable: BTreeSet::from([folder(&program.harness)?, program.cubins.clone()]).into_iter().collect(),
         writable: ctx.run_dir.to_owned(),
         gpu: !program.is_emulated(),
         deadline: ctx.deadline,

@@ -25,6 +25,7 @@ use anyhow::{Context as _, Result, ensure};
 use cache::{Inputs, Store};
 use schema::sanitize::{SanitizerVerdict, State, Tool};
 use schema::{Digest, ExitCode, FORMAT};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tool::Identity;
@@ -237,16 +238,15 @@ impl Session<'_> {
 
     fn task(&self, label: &str, program: &str, args: Vec<String>, gpu: bool) -> Result<Task> {
         let folder = |file: &Path| file.parent().map(Path::to_owned).context("a file has a folder");
-        let mut readable =
-            vec![folder(&self.program.harness)?, folder(&self.program.plan)?, self.program.cubins.clone()];
-        readable.push(self.ctx.toolkit.root.clone());
-        readable.dedup();
+        // The toolkit is not named: it is part of the container's image, or lies where the host sees it.
+        let readable =
+            BTreeSet::from([folder(&self.program.harness)?, folder(&self.program.plan)?, self.program.cubins.clone()]);
         Ok(Task {
             label: label.to_owned(),
             program: program.to_owned(),
             args,
             env: Vec::new(),
-            readable,
+            readable: readable.into_iter().collect(),
             writable: self.store.dir.clone(),
             gpu,
             deadline: SHORT_DEADLINE,

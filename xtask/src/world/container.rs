@@ -54,8 +54,8 @@ pub trait Runtime {
     /// When it cannot be started. A non-zero exit is not an error here: the caller judges.
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended>;
 
-    /// As [`Runtime::run`], and also ended, as by its deadline, once `overdue` says so. A runtime that cannot look while the
-    /// task is silent leaves it to the deadline.
+    /// As [`Runtime::run`], and also ended as by its deadline once `overdue` says so, which is asked while the task is silent.
+    /// A runtime without this leaves a silent task to its deadline.
     ///
     /// # Errors
     /// As [`Runtime::run`].

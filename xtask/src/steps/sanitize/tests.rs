@@ -376,3 +376,61 @@ fn an_empty_or_odd_list_of_programs_is_refused() {
         assert_eq!(code_of(&place.sanitize(&fake).unwrap_err()), ExitCode::Sanitizer, "{list:?}");
     }
 }
+
+/// A folder with a compute-sanitizer of our own: a script that writes its log file, and may start the harness.
+fn stand_in(place: &mut Place, script: &str) {
+    let folder = place.dir.path().join("compute-sanitizer");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |path: PathBuf, text: &str| {
+        // Another process writes the program: were it open for writing in ours, a child forked meanwhile could keep it busy.
+        let source = path.with_extension("source");
+        std::fs::write(&source, text).unwrap();
+        let installed = std::process::Command::new("install").args(["-m", "755"]).args([&source, &path]).status();
+        assert!(installed.unwrap().success());
+    };
+    let harness = format!(
+        "#!/bin/sh\nif [ $2 = --list ]; then echo yield_small; exit; fi\n\
+         while [ $1 != --nonce ]; do shift; done\ncat <<END\n{}END\n",
+        end("$2")
+    );
+    write(place.program.harness.clone(), &harness);
+    write(
+        folder.join("compute-sanitizer"),
+        &format!("#!/bin/sh\n[ $1 = --version ] && echo Version 2026.4.0 && exit\n{script}"),
+    );
+    write(folder.join("TreeLauncherSubreaper"), "");
+    write(folder.join("libsanitizer-collection.so"), "");
+    place.toolkit.sanitizer = Some(folder.join("compute-sanitizer"));
+}
+
+fn on_host(place: &Place) -> Sanitized {
+    let runtime = crate::world::container::HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
+    let ctx = Context { paths: &place.paths, toolkit: &place.toolkit, ui: &place.ui };
+    sanitize(&ctx, &runtime, &place.program).unwrap()
+}
+
+#[test]
+fn a_real_child_that_prints_a_clean_log_to_stdout_proves_nothing() {
+    let mut place = Place::new();
+    let clean = "========= COMPUTE-SANITIZER\\n========= ERROR SUMMARY: 0 errors\\n";
+    stand_in(&mut place, &format!("printf '{clean}'\nexit 0\n"));
+    let done = on_host(&place);
+    assert!(message(&done).contains("the tool wrote no log"), "{}", message(&done));
+    assert_eq!(done.verdicts.len(), 4);
+}
+
+#[test]
+fn real_children_with_logs_of_their_own_pass() {
+    let mut place = Place::new();
+    let data = format!("{}/testdata/sanitizer", env!("CARGO_MANIFEST_DIR"));
+    let script = format!(
+        "tool=$2\nwhile [ $1 != --log-file ]; do shift; done\nlog=$2\n\
+         case $log in *control_*) cat {data}/synthetic-$tool-control.log > $log; exit 86;; esac\n\
+         cat {data}/synthetic-$tool-clean.log > $log\nwhile [ $1 != {0} ]; do shift; done\n\"$@\"\n",
+        place.program.harness.display()
+    );
+    stand_in(&mut place, &script);
+    let done = on_host(&place);
+    assert!(done.failure().is_none(), "{}", message(&done));
+    assert_eq!(done.verdicts.len(), 8);
+}
