@@ -146,12 +146,14 @@ impl Trial {
     fn register(&self, disk: &OnDisk) {
         disk.put("harness/experiments/preempt/plan.toml", "# the plan file\n");
         disk.put("harness/experiments/preempt/claims.toml", &toml::to_string(&self.claims).unwrap());
+        let mut fields = Fields::new(Kind::Prediction, Status::Proposed);
+        fields.claims = vec!["T-1".to_owned()];
         let entry = NewEntry {
             date: "2026-01-01".to_owned(),
             id: "P-001".to_owned(),
             title: "what we expect".to_owned(),
             prose: "Made up.".to_owned(),
-            fields: Fields { claims: vec!["T-1".to_owned()], ..Fields::new(Kind::Prediction, Status::Proposed) },
+            fields,
         };
         disk.put("NOTEBOOK.md", &append("# Notebook\n", entry).unwrap());
     }

@@ -3,6 +3,8 @@
 pub mod build;
 pub mod clocks;
 pub mod gate;
+pub mod provision;
 pub mod publish;
+pub mod run;
 pub mod sanitize;
 pub mod seal;

@@ -4,25 +4,28 @@
 //! that went in has changed. What the tool writes and what the harness prints never share a file.
 
 mod cache;
+mod program;
 mod tool;
 
 #[cfg(test)]
 mod tests;
+
+pub use program::Program;
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
 use crate::pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
 use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
+use crate::world::files::write_whole;
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use crate::world::ui::Ui;
-use crate::world::whole;
 use anyhow::{Context as _, Result, ensure};
 use cache::{Inputs, Store};
-use schema::build::{BuildRecord, Cubin, Kernel};
 use schema::sanitize::{SanitizerVerdict, State, Tool};
 use schema::{Digest, ExitCode, FORMAT};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tool::Identity;
@@ -43,53 +46,6 @@ pub struct Context<'a> {
     pub toolkit: &'a Toolkit,
     /// Progress.
     pub ui: &'a Ui,
-}
-
-/// The built harness on one device: what is sanitized, and what is run.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The harness.
-    pub harness: PathBuf,
-    /// Digest of the harness.
-    pub harness_digest: Digest,
-    /// The build folder that the cubins' paths start from.
-    pub cubins: PathBuf,
-    /// The frozen plan.
-    pub plan: PathBuf,
-    /// Kernels of the device's architecture.
-    pub kernels: Vec<Kernel>,
-    /// Cubins of the device's architecture, both flavors.
-    pub built: Vec<Cubin>,
-    /// The architecture, or `emulated`.
-    pub arch: String,
-    /// The device as the harness is told it, or `emulated`.
-    pub device: String,
-}
-
-impl Program {
-    /// The part of a build that runs on one architecture.
-    pub fn new(record: &BuildRecord, build: &Path, harness: &Path, plan: &Path, arch: &str, device: &str) -> Self {
-        Self {
-            harness: harness.to_owned(),
-            harness_digest: record.harness,
-            cubins: build.to_owned(),
-            plan: plan.to_owned(),
-            kernels: record.kernels.iter().filter(|kernel| kernel.arch == arch).cloned().collect(),
-            built: record.cubins.iter().filter(|cubin| cubin.arch == arch).cloned().collect(),
-            arch: arch.to_owned(),
-            device: device.to_owned(),
-        }
-    }
-
-    /// Whether it runs on the emulated device.
-    pub fn is_emulated(&self) -> bool {
-        self.device == "emulated"
-    }
-
-    /// The cubins of one flavor.
-    pub fn flavor<'a>(&'a self, flavor: &'a str) -> impl Iterator<Item = &'a Cubin> {
-        self.built.iter().filter(move |cubin| cubin.flavor == flavor)
-    }
 }
 
 /// The verdicts over one build on one device.
@@ -256,7 +212,7 @@ impl Session<'_> {
             log_digest: Digest::of(&log),
             seconds,
         };
-        whole::write_json(&self.store.verdict_path(tool, name), &verdict)?;
+        write_json(&self.store.verdict_path(tool, name), &verdict)?;
         Ok(verdict)
     }
 
@@ -282,16 +238,15 @@ impl Session<'_> {
 
     fn task(&self, label: &str, program: &str, args: Vec<String>, gpu: bool) -> Result<Task> {
         let folder = |file: &Path| file.parent().map(Path::to_owned).context("a file has a folder");
-        let mut readable =
-            vec![folder(&self.program.harness)?, folder(&self.program.plan)?, self.program.cubins.clone()];
-        readable.push(self.ctx.toolkit.root.clone());
-        readable.dedup();
+        // The toolkit is not named: it is part of the container's image, or lies where the host sees it.
+        let readable =
+            BTreeSet::from([folder(&self.program.harness)?, folder(&self.program.plan)?, self.program.cubins.clone()]);
         Ok(Task {
             label: label.to_owned(),
             program: program.to_owned(),
             args,
             env: Vec::new(),
-            readable,
+            readable: readable.into_iter().collect(),
             writable: self.store.dir.clone(),
             gpu,
             deadline: SHORT_DEADLINE,
@@ -348,8 +303,8 @@ impl Sanitized {
         for verdict in &self.verdicts {
             let log = fs_err::read(dir.join(&verdict.log))?;
             ensure!(Digest::of(&log) == verdict.log_digest, changed(&dir.join(&verdict.log)));
-            whole::write(&folder.join(&verdict.log), &log)?;
-            whole::write_json(&folder.join(verdict_name(verdict.tool, &verdict.program)), verdict)?;
+            write_whole(&folder.join(&verdict.log), &log)?;
+            write_json(&folder.join(verdict_name(verdict.tool, &verdict.program)), verdict)?;
         }
         Ok(())
     }
@@ -393,6 +348,10 @@ fn known(program: &Program) -> Known {
         sass: program.kernels.iter().map(|kernel| (kernel.symbol.clone(), kernel.sass_digest)).collect(),
         cubins: program.flavor("lineinfo").map(|cubin| cubin.sha256).collect(),
     }
+}
+
+fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    write_whole(path, format!("{}\n", serde_json::to_string_pretty(value)?).as_bytes())
 }
 
 fn verdict_name(tool: Tool, program: &str) -> String {

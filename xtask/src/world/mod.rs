@@ -11,4 +11,3 @@ pub mod nvml;
 pub mod process;
 pub mod toolkit;
 pub mod ui;
-pub mod whole;

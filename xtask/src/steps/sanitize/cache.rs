@@ -3,10 +3,10 @@
 //! A finding is kept like a clean verdict: running again until it goes away is no way to get rid of it.
 
 use super::tool::Identity;
-use super::{Program, Sanitized, changed, holds, verdict_name};
+use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
 use crate::failure::fail;
 use crate::pure::sanitizer::log::{self, Reading};
-use crate::world::whole;
+use crate::world::files::read_plain;
 use anyhow::{Context, Result, bail, ensure};
 use schema::sanitize::{SanitizerVerdict, State, Tool};
 use schema::{Digest, ExitCode, FORMAT, check_format};
@@ -124,7 +124,7 @@ impl Store {
                 files.insert(name.clone(), Digest::of_file(self.dir.join(name))?);
             }
             let done = Done { format: FORMAT, inputs: self.inputs.clone(), programs, files };
-            whole::write_json(&self.dir.join(DONE), &done)?;
+            write_json(&self.dir.join(DONE), &done)?;
         }
         Ok(Sanitized { dir, verdicts, key: self.key, cached: false, not_applicable: None })
     }
@@ -147,7 +147,7 @@ pub(super) fn load(dir: &Path) -> Result<Sanitized> {
 }
 
 fn read_all(dir: &Path) -> Result<Sanitized> {
-    let done: Done = whole::read_json(&dir.join(DONE))?;
+    let done: Done = read_json(&dir.join(DONE))?;
     check_format(DONE, done.format)?;
     let recorded: BTreeSet<String> = done.files.keys().cloned().collect();
     if let Some(odd) = names(dir)?.symmetric_difference(&recorded).next() {
@@ -168,15 +168,19 @@ fn read_all(dir: &Path) -> Result<Sanitized> {
 
 fn read_verdict(dir: &Path, tool: Tool, program: &str) -> Result<SanitizerVerdict> {
     let path = dir.join(verdict_name(tool, program));
-    let verdict: SanitizerVerdict = whole::read_json(&path)?;
+    let verdict: SanitizerVerdict = read_json(&path)?;
     check_format(&path.display().to_string(), verdict.format)?;
     ensure!((verdict.tool, verdict.program.as_str()) == (tool, program), "{} is about something else", path.display());
     ensure!(verdict.log == format!("{}-{program}.log", tool.name()), "{} names another log", path.display());
-    let log = fs_err::read(dir.join(&verdict.log))?;
+    let log = read_plain(&dir.join(&verdict.log))?;
     ensure!(Digest::of(&log) == verdict.log_digest, changed(&dir.join(&verdict.log)));
     let clean = log::read(tool, &String::from_utf8_lossy(&log)) == Reading::Clean;
     ensure!(clean || verdict.state != State::Clean, "{} says clean, its log does not", path.display());
     Ok(verdict)
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    serde_json::from_slice(&read_plain(path)?).with_context(|| format!("failed to read {}", path.display()))
 }
 
 /// The names of the files in a folder but `done.json`.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::failure::{code_of, remedy_of};
+use schema::build::{Cubin, Kernel};
 use schema::cell::LaunchConfig;
 use schema::progress::{Progress, Sites};
 use std::cell::RefCell;
@@ -189,6 +190,9 @@ impl Place {
     }
 }
 
+/// Something else that goes in.
+type Change = fn(&mut Place, &mut Fake);
+
 fn message(sanitized: &Sanitized) -> String {
     let failure = sanitized.failure().expect("it is not clean");
     assert_eq!(failure.code, ExitCode::Sanitizer);
@@ -227,7 +231,7 @@ fn each_tool_runs_its_control_first_and_the_harness_prints_into_no_log() {
 #[test]
 fn whatever_goes_in_changes_the_key() {
     let fake = Fake::new(Trick::None);
-    let changes: [fn(&mut Place, &mut Fake); 7] = [
+    let changes: [Change; 7] = [
         |place, _| place.program.kernels[0].sass_digest = Digest::of("other"),
         |place, _| place.program.built[1].sha256 = Digest::of("other"),
         |place, _| std::fs::write(&place.program.plan, "other").unwrap(),
@@ -239,17 +243,20 @@ fn whatever_goes_in_changes_the_key() {
                 fake.files.iter().map(|file| Path::new("/toolkit/bin").join(file.file_name().unwrap())).collect();
         },
     ];
-    let key = place_key(&Place::new(), &fake);
+    let key = key_of(&Place::new(), &fake);
     for (i, change) in changes.into_iter().enumerate() {
         let (mut place, mut fake) = (Place::new(), Fake::new(Trick::None));
         change(&mut place, &mut fake);
-        assert_ne!(place_key(&place, &fake), key, "change {i}");
+        assert_ne!(key_of(&place, &fake), key, "change {i}");
     }
-    assert_eq!(place_key(&Place::new(), &fake), key);
+    assert_eq!(key_of(&Place::new(), &fake), key);
 }
 
-fn place_key(place: &Place, fake: &Fake) -> Digest {
-    place.sanitize(fake).unwrap().key
+/// The folder that verdicts over this would be kept in.
+fn key_of(place: &Place, fake: &Fake) -> String {
+    let tool = tool::identify(&place.toolkit, fake, place.dir.path()).unwrap();
+    let store = Store::at(place.dir.path(), &Inputs::of(&place.program, &tool).unwrap()).unwrap();
+    store.dir.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 #[test]
@@ -348,7 +355,7 @@ fn the_emulated_device_has_nothing_to_sanitize() {
 
 #[test]
 fn a_tool_that_cannot_work_is_refused_with_what_to_do() {
-    let changes: [(fn(&mut Place, &mut Fake), &str); 4] = [
+    let changes: [(Change, &str); 4] = [
         (|place, _| place.toolkit.sanitizer = None, "has no compute-sanitizer"),
         (|_, fake| fake.files.retain(|file| !file.ends_with("TreeLauncherSubreaper")), "cannot start programs"),
         (|_, fake| fake.files.clear(), "not a whole compute-sanitizer"),
@@ -371,4 +378,62 @@ fn an_empty_or_odd_list_of_programs_is_refused() {
         fake.list = list.to_owned();
         assert_eq!(code_of(&place.sanitize(&fake).unwrap_err()), ExitCode::Sanitizer, "{list:?}");
     }
+}
+
+/// A folder with a compute-sanitizer of our own: a script that writes its log file, and may start the harness.
+fn stand_in(place: &mut Place, script: &str) {
+    let folder = place.dir.path().join("compute-sanitizer");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |path: PathBuf, text: &str| {
+        // Another process writes the program: were it open for writing in ours, a child forked meanwhile could keep it busy.
+        let source = path.with_extension("source");
+        std::fs::write(&source, text).unwrap();
+        let installed = std::process::Command::new("install").args(["-m", "755"]).args([&source, &path]).status();
+        assert!(installed.unwrap().success());
+    };
+    let harness = format!(
+        "#!/bin/sh\nif [ $2 = --list ]; then echo yield_small; exit; fi\n\
+         while [ $1 != --nonce ]; do shift; done\ncat <<END\n{}END\n",
+        end("$2")
+    );
+    write(place.program.harness.clone(), &harness);
+    write(
+        folder.join("compute-sanitizer"),
+        &format!("#!/bin/sh\n[ $1 = --version ] && echo Version 2026.4.0 && exit\n{script}"),
+    );
+    write(folder.join("TreeLauncherSubreaper"), "");
+    write(folder.join("libsanitizer-collection.so"), "");
+    place.toolkit.sanitizer = Some(folder.join("compute-sanitizer"));
+}
+
+fn on_host(place: &Place) -> Sanitized {
+    let runtime = crate::world::container::HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
+    let ctx = Context { paths: &place.paths, toolkit: &place.toolkit, ui: &place.ui };
+    sanitize(&ctx, &runtime, &place.program).unwrap()
+}
+
+#[test]
+fn a_real_child_that_prints_a_clean_log_to_stdout_proves_nothing() {
+    let mut place = Place::new();
+    let clean = "========= COMPUTE-SANITIZER\\n========= ERROR SUMMARY: 0 errors\\n";
+    stand_in(&mut place, &format!("printf '{clean}'\nexit 0\n"));
+    let done = on_host(&place);
+    assert!(message(&done).contains("the tool wrote no log"), "{}", message(&done));
+    assert_eq!(done.verdicts.len(), 4);
+}
+
+#[test]
+fn real_children_with_logs_of_their_own_pass() {
+    let mut place = Place::new();
+    let data = format!("{}/testdata/sanitizer", env!("CARGO_MANIFEST_DIR"));
+    let script = format!(
+        "tool=$2\nwhile [ $1 != --log-file ]; do shift; done\nlog=$2\n\
+         case $log in *control_*) cat {data}/synthetic-$tool-control.log > $log; exit 86;; esac\n\
+         cat {data}/synthetic-$tool-clean.log > $log\nwhile [ $1 != {0} ]; do shift; done\n\"$@\"\n",
+        place.program.harness.display()
+    );
+    stand_in(&mut place, &script);
+    let done = on_host(&place);
+    assert!(done.failure().is_none(), "{}", message(&done));
+    assert_eq!(done.verdicts.len(), 8);
 }

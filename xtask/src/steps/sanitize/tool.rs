@@ -36,7 +36,7 @@ pub(super) fn identify(toolkit: &Toolkit, runtime: &dyn Runtime, scratch: &Path)
         .sanitizer
         .as_ref()
         .ok_or_else(|| refuse(format!("the toolkit in {} has no compute-sanitizer", toolkit.root.display())))?;
-    let ask = Ask { toolkit, runtime, scratch };
+    let ask = Ask { runtime, scratch };
     let (folder, files) = ask.whole_folder(named)?;
     let program = folder.join(TOOL);
     let version = ask.version(&program)?;
@@ -45,7 +45,6 @@ pub(super) fn identify(toolkit: &Toolkit, runtime: &dyn Runtime, scratch: &Path)
 }
 
 struct Ask<'a> {
-    toolkit: &'a Toolkit,
     runtime: &'a dyn Runtime,
     scratch: &'a Path,
 }
@@ -103,7 +102,7 @@ impl Ask<'_> {
             program: program.to_owned(),
             args,
             env: Vec::new(),
-            readable: vec![self.toolkit.root.clone()],
+            readable: Vec::new(),
             writable: self.scratch.to_owned(),
             gpu: false,
             deadline: SHORT_DEADLINE,
