@@ -77,7 +77,7 @@ impl Trial {
 
     /// A run with this many events a cell.
     pub(crate) fn of_events(events: u32) -> Self {
-        let plan = synthetic::plan(ProfileName::Full, events);
+        let plan = small_plan(events);
         let build = records::build();
         let cells = cells::cells(&plan, &build);
         Self {
@@ -215,6 +215,17 @@ impl Trial {
             notebook_head: parse(&fs_err::read_to_string(disk.paths.notebook()).unwrap()).unwrap().head,
         }
     }
+}
+
+/// One cell of each kind, so that a test takes seconds.
+fn small_plan(events: u32) -> Plan {
+    let mut plan = synthetic::plan(ProfileName::Full, events);
+    plan.profile.instrument.delay_events = 2_000;
+    plan.profile.calibrate.k = vec![64];
+    plan.profile.calibrate.max_blocks_per_sm = 1;
+    plan.profile.calibrate.tiles_per_launch = 50;
+    plan.profile.yields.cells.truncate(1);
+    plan
 }
 
 impl OnDisk {

@@ -2,10 +2,13 @@
 
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
+use schema::metrics::Metric;
 use schema::plan::Leg;
 use schema::verdict::GateResult;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A shift's interval is evidence only when it is narrower than this part of the planted delay.
+const NARROW: i64 = 4;
 const AGAIN: &str = "measure the instrument phase again: cargo xtask run --fresh";
 
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
@@ -36,6 +39,7 @@ fn judge_offsets(rule: &mut Rule, evidence: &Evidence, timer: &CellEvidence) {
     rule.count("sm_offset_ns_max", offsets.iter().map(|offset| offset.saturating_abs()).max());
 }
 
+/// The median of a noisy leg is known to its interval only: the interval must reach the planted delay, and be narrow.
 fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
     let planted = i64::from(evidence.plan.profile.instrument.delay_ns);
     let slack = 2 * i64::from(quantum);
@@ -45,22 +49,29 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
     for leg in Leg::ALL {
         let cell = format!("leg={}", leg.name());
         let found = evidence.recomputed.metrics.iter().find(|m| m.cell == cell && m.metric == "leg_shift_ns");
-        match found.and_then(|metric| metric.value.parse::<i64>().ok()) {
-            None => rule.refuse(format!("no planted delay was seen in leg {}", leg.name()), AGAIN),
-            Some(shift) => {
-                shifts.insert(leg.name(), shift);
-                let reason = format!("leg {} moved by {shift} ns, {planted} ns were planted", leg.name());
-                rule.require((shift - planted).abs() <= slack, reason, AGAIN);
-            }
-        }
+        let Some((shift, lo, hi)) = found.and_then(shift_of) else {
+            rule.refuse(format!("no planted delay was seen in leg {}", leg.name()), AGAIN);
+            continue;
+        };
+        shifts.insert(leg.name(), shift);
+        let reaches = lo <= planted + slack && planted - slack <= hi;
+        let moved = (shift - planted).abs() <= slack || reaches && hi - lo <= planted / NARROW;
+        let reason = format!("leg {} moved by {shift} ns ({lo} to {hi}), {planted} ns were planted", leg.name());
+        rule.require(moved, reason, "find what delays this leg, or plan more delay_events");
     }
     rule.count("leg_shift_ns", shifts);
+}
+
+/// A shift with the ends of its interval; without an interval it is its own.
+fn shift_of(metric: &Metric) -> Option<(i64, i64, i64)> {
+    let shift = metric.value.parse().ok()?;
+    Some((shift, metric.lo.parse().unwrap_or(shift), metric.hi.parse().unwrap_or(shift)))
 }
 
 /// A duration on the device timer below two quanta is said to be a bound.
 fn judge_bounds(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
     let bound_us = 2.0 * f64::from(quantum) / 1000.0;
-    let device = |metric: &&schema::metrics::Metric| {
+    let device = |metric: &&Metric| {
         let host = ["host_", "urgent_wait_"].iter().any(|prefix| metric.metric.starts_with(prefix));
         metric.unit == "us" && !host
     };
