@@ -6,6 +6,7 @@ mod cells;
 mod records;
 
 use crate::paths::Paths;
+use crate::pure::gate::{Evidence, Facts};
 use crate::pure::attempts::{Chain, Intent, MEASURED};
 use crate::pure::measured::sass_digest;
 use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append, parse};
@@ -22,11 +23,12 @@ use schema::manifest::{Source, Step};
 use schema::plan::{Plan, ProfileName};
 use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
-use schema::{Digest, ExitCode};
+use schema::Digest;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
-pub(crate) use cells::{blocks_of, find};
-pub(crate) use records::{claims, kernel_sass};
+pub(crate) use cells::find;
+pub(crate) use records::claims;
 
 /// The run's id.
 pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
@@ -98,9 +100,7 @@ impl Trial {
 
     /// Writes repository and run directory, unsealed; gives the inputs to seal it with.
     pub(crate) fn write(&self) -> (OnDisk, SealInputs) {
-        let root = tempfile::tempdir().unwrap();
-        let disk = OnDisk { paths: Paths::new(root.path()), build: self.build.clone(), root };
-        let measured = self.write_repository(&disk);
+        let (disk, measured) = self.repository();
         self.write_run(&disk);
         let commit = self.commit.clone().unwrap_or(measured);
         let inputs = self.inputs(&disk, commit);
@@ -119,6 +119,14 @@ impl Trial {
         let (disk, sealed) = self.sealed();
         let judged = gate(&disk.paths, sealed, Some(&disk.build)).unwrap();
         (disk, judged)
+    }
+
+    /// Writes the repository alone; gives the measured commit.
+    pub(crate) fn repository(&self) -> (OnDisk, String) {
+        let root = tempfile::tempdir().unwrap();
+        let disk = OnDisk { paths: Paths::new(root.path()), build: self.build.clone(), root };
+        let measured = self.write_repository(&disk);
+        (disk, measured)
     }
 
     fn write_repository(&self, disk: &OnDisk) -> String {
@@ -246,7 +254,7 @@ impl OnDisk {
         Git::at(self.root.path()).unwrap().head().unwrap()
     }
 
-    fn git(&self, args: &[&str]) {
+    pub(crate) fn git(&self, args: &[&str]) {
         let status = std::process::Command::new("git").args(args).current_dir(self.root.path()).status().unwrap();
         assert!(status.success(), "git {args:?}");
     }
@@ -257,19 +265,23 @@ pub(crate) fn refusing(judged: &Judged) -> Vec<String> {
     judged.verdict().gates.iter().filter(|gate| !gate.passed).map(|gate| gate.name.clone()).collect()
 }
 
-/// Judges a trial and expects `gate` to refuse for a reason that holds `words`, and `publish` to be out of reach.
-pub(crate) fn refused(trial: &Trial, gate: &str, words: &str) {
-    let (_disk, judged) = trial.judged();
-    refused_as(judged, gate, words);
+/// The passing trial on disk, sealed and judged once for all tests of this process.
+pub(crate) fn shared() -> &'static (OnDisk, Judged) {
+    static SHARED: OnceLock<(OnDisk, Judged)> = OnceLock::new();
+    SHARED.get_or_init(|| Trial::passing().judged())
 }
 
-/// The same for a run already judged.
-pub(crate) fn refused_as(judged: Judged, gate: &str, words: &str) {
-    let found = judged.verdict().gates.iter().find(|result| result.name == gate).unwrap();
-    assert!(!found.passed && found.reason.contains(words), "{gate} should refuse for {words:?}: {found:?}");
-    assert!(!found.remedy.is_empty(), "{gate} gives no remedy");
-    let reason = found.reason.clone();
-    let error = judged.pass().unwrap_err();
-    assert_eq!(crate::failure::code_of(&error), ExitCode::Refused);
-    assert!(error.to_string().contains(&reason));
+/// The passing trial's evidence and facts.
+pub(crate) fn evidence() -> (Evidence, Facts) {
+    let judged = &shared().1;
+    (judged.evidence().clone(), Facts::stored(&judged.verdict().gates))
+}
+
+/// A copy of the passing trial on disk that a test may damage.
+pub(crate) fn copy() -> OnDisk {
+    let (shared, _) = shared();
+    let root = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("cp").arg("-a").arg(shared.root.path().join(".")).arg(root.path()).status();
+    assert!(status.unwrap().success());
+    OnDisk { paths: Paths::new(root.path()), build: shared.build.clone(), root }
 }

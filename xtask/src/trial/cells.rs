@@ -2,6 +2,7 @@
 
 use super::DEVICE;
 use super::records::measured_cubin;
+use crate::pure::gate::evidence::CellEvidence;
 use crate::pure::summary::CellData;
 use crate::pure::synthetic::{self, SLOTS, set_column};
 use crate::world::files::write_whole;
@@ -14,8 +15,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The cell with this name.
-pub(crate) fn find<'a>(cells: &'a mut [CellData], name: &str) -> &'a mut CellData {
-    cells.iter_mut().find(|cell| cell.record.cell == name).expect("the plan has this cell")
+pub(crate) fn find<'a>(cells: &'a mut [CellEvidence], name: &str) -> &'a mut CellData {
+    &mut cells.iter_mut().find(|cell| cell.name() == name).expect("the plan has this cell").data
 }
 
 pub(super) fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
@@ -105,7 +106,7 @@ pub(super) fn telemetry(cells: u32) -> Table {
 }
 
 /// Two block rows an event, from which its columns follow.
-pub(crate) fn blocks_of(events: &Table) -> Table {
+fn blocks_of(events: &Table) -> Table {
     let (launch, event) = (events.u32("launch").unwrap(), events.u32("event").unwrap());
     let (first, last) = (events.i64("first_observer_ns").unwrap(), events.i64("last_observer_ns").unwrap());
     let (ready, seen) = (events.i64("last_ready_ns").unwrap(), events.opt_i64("visibility_ns").unwrap());

@@ -25,7 +25,7 @@ const KERNELS: [(&str, &str); 5] = [
 ];
 
 /// The SASS digest of a made-up kernel.
-pub(crate) fn kernel_sass(symbol: &str) -> Digest {
+fn kernel_sass(symbol: &str) -> Digest {
     Digest::of(format!("sass of {symbol}"))
 }
 
