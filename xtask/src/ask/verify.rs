@@ -7,6 +7,9 @@ mod judgement;
 mod notebook;
 mod orphans;
 
+#[cfg(test)]
+mod tests;
+
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::notebook::Notebook;
