@@ -6,6 +6,10 @@ pub mod summary;
 
 pub mod claims;
 
+pub mod figures;
+
+pub mod render;
+
 pub mod notebook;
 
 mod decimal;
