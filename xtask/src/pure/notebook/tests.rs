@@ -1,3 +1,5 @@
+//! Entries come back as written, and no change to an earlier one goes unseen.
+
 use super::*;
 use crate::failure::code_of;
 use proptest::prelude::*;

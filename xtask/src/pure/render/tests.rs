@@ -1,3 +1,5 @@
+//! Regions as Markdown, as snapshots, and how they are put into a text.
+
 use super::*;
 use crate::failure::code_of;
 use crate::pure::summary::summarize;

@@ -1,3 +1,5 @@
+//! Quantiles against the slow way, and what intervals follow.
+
 use super::*;
 use proptest::prelude::*;
 
