@@ -19,6 +19,8 @@ fn naive(weights: &[u32], samples: &[(u32, i64)], q: Quantile) -> Option<i64> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn an_indexed_quantile_is_the_naive_one(
         weights in proptest::collection::vec(0_u32..4, 1..90),
