@@ -5,8 +5,10 @@
 //! first entry behind it. Cutting whole entries off the end leaves a valid notebook, so whoever remembers a head
 //! (a manifest does) asks [`Notebook::extends`].
 
+mod compose;
 mod parse;
 
+pub use compose::{Draft, outcome, prediction};
 pub use parse::parse;
 
 use crate::failure::fail;

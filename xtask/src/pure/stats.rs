@@ -3,7 +3,8 @@
 //! A quantile is the nearest-rank one: the value at rank ceil(q n), counted from 1, of the sorted samples. It is always a
 //! value that was measured, and its rank is whole-number arithmetic, so that any language gets the same digits.
 //! Intervals are 95 % percentile intervals over [`RESAMPLES`] resamples of whole launches (or quads), since samples of one
-//! launch are not independent of each other. The draws depend on a name alone, never on a clock or a machine.
+//! launch are not independent of each other. More than [`MAX_UNITS`] launches are drawn in that many groups of consecutive
+//! ones, which keeps slow drift in the interval and is quick. The draws depend on a name alone, never on a clock or a machine.
 
 mod abba;
 mod correlation;
@@ -16,10 +17,11 @@ use rng::SplitMix64;
 /// How often launches are drawn anew for an interval.
 pub const RESAMPLES: usize = 1000;
 
+/// The most units that are drawn from: launches, or groups of consecutive launches.
+pub const MAX_UNITS: usize = 200;
+
 /// Samples per block of the index that finds a weighted quantile.
 const BLOCK: usize = 64;
-/// Up to this many launches a per-launch index pays off.
-const INDEXED_LAUNCHES: usize = 64;
 
 /// A quantile as a fraction of whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ pub fn quantile<T: Copy + PartialOrd>(samples: &[T], q: Quantile) -> Option<T> {
 #[derive(Clone, Debug)]
 pub struct Resamples {
     launches: Vec<u32>,
-    /// One row a resample: how often each launch was drawn.
+    /// One row a resample: how often each unit was drawn.
     weights: Vec<u32>,
 }
 
@@ -87,12 +89,12 @@ impl Resamples {
         let mut launches: Vec<u32> = launches.into_iter().collect();
         launches.sort_unstable();
         launches.dedup();
-        let n = launches.len();
+        let units = launches.len().min(MAX_UNITS);
         let mut rng = SplitMix64::named(name);
-        let mut weights = vec![0_u32; if n < 2 { 0 } else { n * RESAMPLES }];
-        for row in weights.chunks_exact_mut(n.max(1)) {
-            for _ in 0..n {
-                row[rng.below(n)] += 1;
+        let mut weights = vec![0_u32; if units < 2 { 0 } else { units * RESAMPLES }];
+        for row in weights.chunks_exact_mut(units.max(1)) {
+            for _ in 0..units {
+                row[rng.below(units)] += 1;
             }
         }
         Self { launches, weights }
@@ -125,7 +127,7 @@ impl Resamples {
         if samples.is_empty() {
             return Vec::new();
         }
-        let index = Index::new(samples, &self.launches);
+        let index = Index::new(samples, self);
         let mut drawn = vec![Vec::with_capacity(RESAMPLES); wanted.len()];
         for weights in self.rows() {
             for (values, value) in drawn.iter_mut().zip(index.quantiles(weights, wanted)) {
@@ -149,7 +151,7 @@ impl Resamples {
         if base.is_empty() || moved.is_empty() {
             return None;
         }
-        let (base, moved) = (Index::new(base, &self.launches), Index::new(moved, &self.launches));
+        let (base, moved) = (Index::new(base, self), Index::new(moved, self));
         let shift = |weights: &[u32]| {
             let medians = |index: &Index<i64>| index.quantiles(weights, &[P50])[0];
             Some(medians(&moved)? - medians(&base)?)
@@ -162,16 +164,19 @@ impl Resamples {
     }
 
     fn rows(&self) -> impl Iterator<Item = &[u32]> {
-        self.weights.chunks_exact(self.launches.len().max(1))
+        self.weights.chunks_exact(self.n_units().max(1))
     }
 
-    fn position(&self, launch: u32) -> usize {
-        position(&self.launches, launch)
+    fn n_units(&self) -> usize {
+        self.launches.len().min(MAX_UNITS)
     }
-}
 
-fn position(launches: &[u32], launch: u32) -> usize {
-    launches.binary_search(&launch).expect("every sample belongs to a launch that is drawn from")
+    /// The unit a launch is drawn with.
+    fn unit(&self, launch: u32) -> usize {
+        let position = self.launches.binary_search(&launch);
+        let position = position.expect("every sample belongs to a launch that is drawn from");
+        position * self.n_units() / self.launches.len()
+    }
 }
 
 fn percentile_interval<T: Copy + PartialOrd>(drawn: Vec<T>) -> Option<(T, T)> {
@@ -184,73 +189,59 @@ fn sorted_by<S, T: PartialOrd>(mut samples: Vec<S>, value: impl Fn(&S) -> T) -> 
     samples
 }
 
-/// Sorted samples, made so that a quantile under any weighting of launches is found in a few steps.
+/// Sorted samples, made so that a quantile under any weighting of units is found in a few steps.
 struct Index<T> {
     values: Vec<T>,
-    /// Which launch each value is from, as a position among the launches.
-    launch: Vec<u32>,
-    /// How many samples of each launch lie before each block; left empty for many launches, where walking is cheaper.
+    /// Which unit each value belongs to.
+    unit: Vec<u32>,
+    /// How many samples of each unit lie before each block, and in all.
     before: Vec<Vec<u32>>,
 }
 
 impl<T: Copy + PartialOrd> Index<T> {
-    fn new(samples: &[(u32, T)], launches: &[u32]) -> Self {
+    fn new(samples: &[(u32, T)], resamples: &Resamples) -> Self {
         let sorted = sorted_by(samples.to_vec(), |(_, value)| *value);
-        let launch: Vec<u32> = sorted.iter().map(|(launch, _)| position(launches, *launch) as u32).collect();
-        let before = if launches.len() <= INDEXED_LAUNCHES { counts_before(&launch, launches.len()) } else { vec![] };
-        Self { values: sorted.iter().map(|(_, value)| *value).collect(), launch, before }
+        let unit: Vec<u32> = sorted.iter().map(|(launch, _)| resamples.unit(*launch) as u32).collect();
+        let before = counts_before(&unit, resamples.n_units());
+        Self { values: sorted.iter().map(|(_, value)| *value).collect(), unit, before }
     }
 
-    /// The quantiles under these weights; absent where no launch with a sample was drawn.
+    /// The quantiles under these weights; absent where no unit with a sample was drawn.
     fn quantiles(&self, weights: &[u32], wanted: &[Quantile]) -> Vec<Option<T>> {
-        let walked = if self.before.is_empty() { self.walk(weights) } else { Vec::new() };
-        let before = |block: usize| match self.before.get(block) {
-            Some(counts) => counts.iter().zip(weights).map(|(c, w)| u64::from(*c) * u64::from(*w)).sum(),
-            None => walked[block],
-        };
-        let total = before(self.launch.len().div_ceil(BLOCK));
-        let find = |q: &Quantile| (total > 0).then(|| self.find(q.rank(total), weights, &before));
+        let total = self.weight_before(self.before.len() - 1, weights);
+        let find = |q: &Quantile| (total > 0).then(|| self.find(q.rank(total), weights));
         wanted.iter().map(find).collect()
     }
 
-    /// The value of weighted rank `rank`, which must be at most the total weight.
-    fn find(&self, rank: u64, weights: &[u32], before: &impl Fn(usize) -> u64) -> T {
-        let (mut low, mut high) = (0, self.launch.len().div_ceil(BLOCK));
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if before(middle) < rank { low = middle } else { high = middle }
-        }
-        let mut seen = before(low);
-        let start = low * BLOCK;
-        let weight = |launch: &u32| u64::from(weights[*launch as usize]);
-        let reached = |launch: &u32| {
-            seen += weight(launch);
-            seen >= rank
-        };
-        let offset = self.launch[start..].iter().position(reached).expect("the rank is within the total weight");
-        self.values[start + offset]
+    /// The weight of all samples before a block.
+    fn weight_before(&self, block: usize, weights: &[u32]) -> u64 {
+        self.before[block].iter().zip(weights).map(|(count, weight)| u64::from(*count) * u64::from(*weight)).sum()
     }
 
-    /// The weight before each block, and the total.
-    fn walk(&self, weights: &[u32]) -> Vec<u64> {
-        let mut total = 0;
-        let mut before = vec![0];
-        for block in self.launch.chunks(BLOCK) {
-            for launch in block {
-                total += u64::from(weights[*launch as usize]);
-            }
-            before.push(total);
+    /// The value of weighted rank `rank`, which must be at most the total weight.
+    fn find(&self, rank: u64, weights: &[u32]) -> T {
+        let (mut low, mut high) = (0, self.before.len() - 1);
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if self.weight_before(middle, weights) < rank { low = middle } else { high = middle }
         }
-        before
+        let mut seen = self.weight_before(low, weights);
+        let start = low * BLOCK;
+        let reached = |unit: &u32| {
+            seen += u64::from(weights[*unit as usize]);
+            seen >= rank
+        };
+        let offset = self.unit[start..].iter().position(reached).expect("the rank is within the total weight");
+        self.values[start + offset]
     }
 }
 
-fn counts_before(launch: &[u32], n_launches: usize) -> Vec<Vec<u32>> {
-    let mut counts = vec![0; n_launches];
+fn counts_before(unit: &[u32], n_units: usize) -> Vec<Vec<u32>> {
+    let mut counts = vec![0; n_units];
     let mut before = vec![counts.clone()];
-    for block in launch.chunks(BLOCK) {
-        for launch in block {
-            counts[*launch as usize] += 1;
+    for block in unit.chunks(BLOCK) {
+        for unit in block {
+            counts[*unit as usize] += 1;
         }
         before.push(counts.clone());
     }

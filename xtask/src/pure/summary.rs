@@ -150,6 +150,19 @@ impl Kept {
     }
 }
 
+/// A column of the yield events that count, without those that have an anomaly.
+pub(super) fn sound_column(data: &CellData, name: &str) -> anyhow::Result<Vec<i64>> {
+    let values = data.events.i64(name)?;
+    let (sound, _) = yields::sound_rows(&data.events, &Kept::new(data)?)?;
+    Ok(sound.into_iter().map(|i| values[i]).collect())
+}
+
+/// The wait and what remained of the drain at issue, of each baseline event that counts, in the order of events.
+pub(super) fn wait_pairs(data: &CellData) -> anyhow::Result<Vec<(i64, i64)>> {
+    let pairs = baseline::wait_pairs(&data.events, &Kept::new(data)?)?;
+    Ok(pairs.into_iter().map(|(_, wait, remaining)| (wait, remaining)).collect())
+}
+
 /// Refuses events that occur twice; `key` names what makes an event unique.
 fn refuse_duplicates<K: Ord + std::fmt::Debug>(what: &str, keys: impl Iterator<Item = K>) -> anyhow::Result<()> {
     let mut keys: Vec<K> = keys.collect();

@@ -1,3 +1,5 @@
+//! Every outcome of a claim, and what makes a claim malformed.
+
 use super::*;
 use schema::plan::Phase;
 

@@ -1,3 +1,5 @@
+//! Entries come back as written, and no change to an earlier one goes unseen.
+
 use super::*;
 use crate::failure::code_of;
 use proptest::prelude::*;
@@ -185,4 +187,37 @@ proptest! {
         }
         let _ = parse(&format!("## 2026-11-29 P-001: {prose}"));
     }
+}
+
+#[test]
+fn predictions_and_outcomes_are_composed_and_appended() {
+    let draft = || Draft { date: "2026-11-30".into(), title: "a run".into(), prose: "Said before.".into() };
+    let text = example();
+    let values = BTreeMap::from([("ratio".to_owned(), "40".to_owned())]);
+    let entry = super::prediction(&parse(&text).unwrap(), draft(), vec!["H-RATIO".into()], values, true);
+    let text = append(&text, entry).unwrap();
+    let result = |id: &str, outcome, value: &str| schema::verdict::ClaimResult {
+        id: id.into(),
+        outcome,
+        value: value.into(),
+        unit: "us".into(),
+        threshold: "<= 25".into(),
+        why: "latency: 95 % interval 9.400 to 9.700 holds <= 25".into(),
+    };
+    use schema::claim::Outcome::{Confirmed, Inconclusive, Invalid};
+    let results = [result("H-LATENCY", Confirmed, "9.5"), result("N1", Inconclusive, "")];
+    let text = append(&text, outcome_of(&text, draft(), &results)).unwrap();
+    let notebook = parse(&text).unwrap();
+    let (predicted, came) = (notebook.entry("P-002").unwrap(), notebook.entry("O-002").unwrap());
+    assert!(predicted.fields.informed && predicted.fields.projected().contains_key("ratio"));
+    assert_eq!(came.fields.status, Status::ResearchRetained);
+    assert_eq!(came.fields.measured().keys().collect::<Vec<_>>(), [&"H-LATENCY"]);
+    let said = "Said before.\n\nH-LATENCY is CONFIRMED against <= 25 us: latency: 95 % interval 9.400 to 9.700 holds <= 25.\nN1 is";
+    assert!(came.prose.starts_with(said), "{}", came.prose);
+    let invalid = outcome_of(&text, draft(), &[result("N1", Invalid, "")]);
+    assert_eq!(invalid.fields.status, Status::Invalid);
+}
+
+fn outcome_of(text: &str, draft: Draft, results: &[schema::verdict::ClaimResult]) -> NewEntry {
+    super::outcome(&parse(text).unwrap(), draft, "20261130T000000Z-h200-00000000", results)
 }

@@ -2,7 +2,7 @@
 
 use super::{Estimate, Resamples, percentile_interval};
 
-/// Sums of one launch's pairs, taken about the common mean so that little cancels.
+/// Sums of one unit's pairs, taken about the common mean so that little cancels.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     n: f64,
@@ -20,7 +20,7 @@ impl Resamples {
     /// When a pair's launch is not one of those given to [`Resamples::new`].
     #[must_use]
     pub fn correlation(&self, pairs: &[(u32, f64, f64)]) -> Option<Estimate<f64>> {
-        let sums = self.sums_by_launch(pairs);
+        let sums = self.sums_by_unit(pairs);
         let value = correlation(sums.iter().map(|sums| (1.0, sums)))?;
         let drawn = self.rows().filter_map(|weights| {
             correlation(weights.iter().zip(&sums).filter(|(w, _)| **w > 0).map(|(w, sums)| (f64::from(*w), sums)))
@@ -28,14 +28,14 @@ impl Resamples {
         Some(Estimate { value, interval: percentile_interval(drawn.collect()), n: pairs.len() as u64 })
     }
 
-    fn sums_by_launch(&self, pairs: &[(u32, f64, f64)]) -> Vec<Sums> {
+    fn sums_by_unit(&self, pairs: &[(u32, f64, f64)]) -> Vec<Sums> {
         let n = pairs.len() as f64;
         let mean_x = pairs.iter().map(|(_, x, _)| x).sum::<f64>() / n;
         let mean_y = pairs.iter().map(|(_, _, y)| y).sum::<f64>() / n;
-        let mut sums = vec![Sums::default(); self.n_launches()];
+        let mut sums = vec![Sums::default(); self.n_units()];
         for (launch, x, y) in pairs {
             let (x, y) = (x - mean_x, y - mean_y);
-            let s = &mut sums[self.position(*launch)];
+            let s = &mut sums[self.unit(*launch)];
             *s = Sums { n: s.n + 1.0, x: s.x + x, y: s.y + y, xx: s.xx + x * x, yy: s.yy + y * y, xy: s.xy + x * y };
         }
         sums

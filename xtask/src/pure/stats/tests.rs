@@ -1,3 +1,5 @@
+//! Quantiles against the slow way, and what intervals follow.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -17,15 +19,17 @@ fn naive(weights: &[u32], samples: &[(u32, i64)], q: Quantile) -> Option<i64> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn an_indexed_quantile_is_the_naive_one(
         weights in proptest::collection::vec(0_u32..4, 1..90),
         values in proptest::collection::vec(-50_i64..50, 1..400),
     ) {
-        let launches: Vec<u32> = (0..weights.len() as u32).collect();
+        let resamples = Resamples::new("t", 0..weights.len() as u32);
         let samples: Vec<(u32, i64)> =
             values.iter().enumerate().map(|(i, v)| ((i * 31 % weights.len()) as u32, *v)).collect();
-        let index = Index::new(&samples, &launches);
+        let index = Index::new(&samples, &resamples);
         let found = index.quantiles(&weights, &[P50, P99, P999]);
         let expected: Vec<_> = [P50, P99, P999].iter().map(|q| naive(&weights, &samples, *q)).collect();
         prop_assert_eq!(found, expected);
@@ -66,6 +70,20 @@ fn an_interval_holds_its_value_and_follows_the_spread_between_launches() {
     };
     assert_eq!(width(&alike), 0);
     assert!(width(&apart) > 200);
+}
+
+#[test]
+fn many_launches_are_drawn_in_groups_of_consecutive_ones() {
+    let resamples = Resamples::new("t", (0..10_000).map(|i| 2 * i));
+    assert_eq!((resamples.n_launches(), resamples.n_units()), (10_000, MAX_UNITS));
+    assert_eq!((resamples.unit(0), resamples.unit(98), resamples.unit(100), resamples.unit(19_998)), (0, 0, 1, 199));
+    // Values that drift over launches have a wider interval than the same values in any order.
+    let width = |value: fn(u32) -> u32| {
+        let samples: Vec<(u32, i64)> = (0..10_000).map(|i| (2 * i, i64::from(value(i)))).collect();
+        let (lo, hi) = resamples.quantiles(&samples, &[P50])[0].interval.unwrap();
+        hi - lo
+    };
+    assert!(width(|i| i) > 3 * width(|i| i.wrapping_mul(2_654_435_761) % 10_000));
 }
 
 #[test]

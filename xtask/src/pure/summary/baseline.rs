@@ -12,22 +12,29 @@ pub(super) fn waits(events: &Table, kept: &Kept, rows: &mut Rows) -> anyhow::Res
     let launch = events.u32("launch")?;
     refuse_duplicates("the event of launch", launch.iter())?;
     let (sound, anomalous) = kept.sound_rows(launch, events.u32("anomaly")?)?;
-    let (issue, start) = (events.u32("issue_ns")?, events.u32("start_ns")?);
-    let (drain_done, device_drain) = (events.u32("drain_done_ns")?, events.i64("device_drain_ns")?);
-    let since_issue = |column: &[u32], i: usize| i64::from(column[i]) - i64::from(issue[i]);
-    let waits: Vec<(u32, i64)> = sound.iter().map(|i| (launch[*i], since_issue(start, *i))).collect();
+    let pairs = wait_pairs(events, kept)?;
+    let waits: Vec<(u32, i64)> = pairs.iter().map(|(launch, wait, _)| (*launch, *wait)).collect();
     rows.median_and_tail("urgent_wait", Unit::HostUs, &waits);
     rows.median_and_tail("host_e2e", Unit::HostUs, &host_e2e(events, kept)?);
-    let pair = |i: &usize| (launch[*i], since_issue(start, *i) as f64, since_issue(drain_done, *i) as f64);
-    let pairs: Vec<(u32, f64, f64)> = sound.iter().map(pair).collect();
+    let pairs: Vec<(u32, f64, f64)> = pairs.into_iter().map(|(launch, w, r)| (launch, w as f64, r as f64)).collect();
     let resamples = Resamples::new(&rows.cell_seed(), pairs.iter().map(|(launch, ..)| *launch));
     if let Some(correlation) = resamples.correlation(&pairs) {
         rows.real("remaining_drain_corr", "1", correlation, "");
     }
+    let device_drain = events.i64("device_drain_ns")?;
     let drains: Vec<(u32, i64)> = sound.iter().map(|i| (launch[*i], device_drain[*i])).collect();
     rows.median("drain", Unit::DeviceMs, &drains);
     rows.count("anomalous_events", anomalous, sound.len() as u64 + anomalous);
     Ok(())
+}
+
+/// Launch, wait, and what remained of the drain at issue, of each event that counts.
+pub(super) fn wait_pairs(events: &Table, kept: &Kept) -> anyhow::Result<Vec<(u32, i64, i64)>> {
+    let launch = events.u32("launch")?;
+    let (issue, start, drain_done) = (events.u32("issue_ns")?, events.u32("start_ns")?, events.u32("drain_done_ns")?);
+    let (sound, _) = kept.sound_rows(launch, events.u32("anomaly")?)?;
+    let since_issue = |column: &[u32], i: usize| i64::from(column[i]) - i64::from(issue[i]);
+    Ok(sound.into_iter().map(|i| (launch[i], since_issue(start, i), since_issue(drain_done, i))).collect())
 }
 
 /// Host issue to host-observed done, by launch.

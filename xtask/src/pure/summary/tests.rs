@@ -1,3 +1,5 @@
+//! A made-up run summarized: every metric, and each rule that leaves one out or refuses.
+
 use super::*;
 use crate::pure::synthetic::{DELAY_NS, SLOTS, cells, plan, set_column, take_rows};
 use schema::plan::ProfileName;
