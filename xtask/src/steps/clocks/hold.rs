@@ -216,7 +216,7 @@ impl<'a> Held<'a> {
 
     /// Whatever somebody else may have locked.
     fn unknown(gpu: &'a dyn Gpu, lease: &'a Path) -> Self {
-        Self { sm: true, memory: Some(true), ..Self::fresh(gpu, lease) }
+        Self { gpu, lease, sm: true, memory: Some(true), released: false }
     }
 
     fn lock(&mut self, mhz: u32) -> Said {
