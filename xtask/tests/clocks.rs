@@ -468,6 +468,23 @@ fn status_and_restore_work_without_a_lease() {
     assert_restored(&fake);
 }
 
+#[test]
+fn the_real_library_is_read_where_there_is_one() {
+    let gpu = match Library::open(None).and_then(|library| library.gpu(&GpuChoice::Index(0))) {
+        Ok(gpu) => Arc::new(gpu),
+        Err(error) => return eprintln!("skipped: no GPU to read: {error}"),
+    };
+    assert!(gpu.library().is_some(), "the loaded library's file is found");
+    let facts = facts::before(&*gpu, &[]).unwrap();
+    let sampler = Sampler::start(Arc::<xtask::world::nvml::NvmlGpu>::clone(&gpu), Instant::now());
+    sampler.mark(1);
+    std::thread::sleep(Duration::from_millis(550));
+    let telemetry = sampler.finish();
+    eprintln!("{facts:?}\n{telemetry:?}\n{:?}", facts::status(&*gpu, Path::new("no-lease")).unwrap());
+    assert!(telemetry.table.rows() >= 3);
+    assert_eq!(gpu.setter_calls(), 0);
+}
+
 fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();

@@ -44,6 +44,10 @@ impl HoldCommand {
     }
 
     fn spawn(&self, gpu: &str, request: &[String]) -> Result<Conversation> {
+        // A directory that the root child made would be root's.
+        if let Some(dir) = self.lease.parent() {
+            fs_err::create_dir_all(dir)?;
+        }
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).args(["--gpu", gpu]).args(request).arg("--lease").arg(&self.lease);
         if let Some(library) = &self.library {
