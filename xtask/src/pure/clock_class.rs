@@ -3,6 +3,10 @@
 //! Two witnesses, and each alone can refuse: the in-band clock (cycles ÷ globaltimer in windows of every launch) and NVML's
 //! telemetry. What was not observed counts against the run: without windows or samples the class is `unsteady`.
 
+mod rows;
+
+pub use rows::{launch_clocks, measured_seconds, samples};
+
 use schema::plan::{CLOCK_BAND_PCT, ClockClass};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,7 +48,7 @@ pub const LONG_CELL_S: f64 = 2.0;
 pub const SAMPLES_PER_LONG_CELL: u64 = 2;
 
 /// The in-band clock of one measured launch, over its SMs and windows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchClock {
     /// Windows observed; zero means that the other three say nothing.
     pub windows: u32,
@@ -57,7 +61,7 @@ pub struct LaunchClock {
 }
 
 /// One row of telemetry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The cell it was taken in, from 1; 0 between cells.
     pub cell: u32,

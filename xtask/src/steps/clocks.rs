@@ -21,7 +21,7 @@ use crate::world::nvml::Gpu;
 use anyhow::Result;
 use holder::{Held, HoldCommand, Lock, both};
 use lease::{Lease, Standing};
-use prove::{Load, Trial};
+use prove::{Load, Shown, Trial};
 use schema::ExitCode;
 use schema::environment::ClockRecord;
 use std::sync::Arc;
@@ -224,8 +224,8 @@ impl Prover<'_> {
         match asked {
             None => self.highest(clocks),
             Some(mhz) => match self.trial(mhz)? {
+                Trial::Holds(shown) => Ok(self.proven(shown)),
                 Trial::Sags { why, .. } => Err(self.refuse_asked(mhz, &why, clocks)),
-                holds => Ok(self.proven(holds)),
             },
         }
     }
@@ -243,16 +243,18 @@ impl Prover<'_> {
     fn highest(&mut self, clocks: &[u32]) -> Result<ProvenLock> {
         let mut last_sag = "no clock was tried".to_owned();
         let mut clocks = clocks;
-        while let Some((mhz, trial)) = prove::highest(clocks, |mhz| {
+        while let Some((mhz, shown)) = prove::highest(clocks, |mhz| {
             let trial = self.trial(mhz)?;
             if let Trial::Sags { why, .. } = &trial {
                 last_sag.clone_from(why);
             }
             Ok(trial)
         })? {
-            let again = if self.lock.mhz == mhz { trial } else { self.trial(mhz)? };
-            if let Trial::Holds { .. } = again {
-                return Ok(self.proven(again));
+            if self.lock.mhz == mhz {
+                return Ok(self.proven(shown));
+            }
+            if let Trial::Holds(shown) = self.trial(mhz)? {
+                return Ok(self.proven(shown));
             }
             clocks = &clocks[..clocks.partition_point(|clock| *clock < mhz)];
         }
@@ -277,11 +279,14 @@ impl Prover<'_> {
         }
     }
 
-    fn proven(&self, trial: Trial) -> ProvenLock {
-        let Trial::Holds { read_back_mhz, in_band_mhz, notes } = trial else {
-            unreachable!("only a clock that holds is proven")
-        };
-        let notes = self.lock.notes.iter().cloned().chain(notes).collect();
-        ProvenLock { mhz: self.lock.mhz, read_back_mhz, in_band_mhz, memory: self.lock.memory, notes }
+    fn proven(&self, shown: Shown) -> ProvenLock {
+        let notes = self.lock.notes.iter().cloned().chain(shown.notes).collect();
+        ProvenLock {
+            mhz: self.lock.mhz,
+            read_back_mhz: shown.read_back_mhz,
+            in_band_mhz: shown.in_band_mhz,
+            memory: self.lock.memory,
+            notes,
+        }
     }
 }

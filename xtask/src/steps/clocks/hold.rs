@@ -113,6 +113,7 @@ fn refuse(error: anyhow::Error, setter_calls: u32, out: &mut dyn Write) -> Resul
 }
 
 const DOCTOR: &str = "cargo xtask doctor";
+const STATUS: &str = "cargo xtask clocks status";
 const RESTORE: &str = "cargo xtask clocks restore";
 
 /// Locks `mhz`, serves requests until the end, and restores. Anything a dead holder left is restored first.
@@ -166,7 +167,8 @@ fn reset_outcome(problems: &[String]) -> Result<()> {
 
 fn take_lease(gpu: &dyn Gpu, lease_path: &Path) -> Result<()> {
     let before = Before { sm_mhz: gpu.sm_mhz().ok(), memory_mhz: gpu.memory_mhz().ok(), throttle: gpu.throttle().ok() };
-    Lease { format: schema::FORMAT, gpu: gpu.uuid().to_owned(), holder: Process::this()?, before }.create(lease_path)
+    let lease = Lease { format: schema::FORMAT, gpu: gpu.uuid().to_owned(), holder: Process::this()?, before };
+    lease.create(lease_path).map_err(|error| fail(ExitCode::Environment, format!("{error:#}"), STATUS))
 }
 
 fn release_stale(gpu: &dyn Gpu, lease_path: &Path) -> Result<()> {
@@ -216,7 +218,7 @@ impl<'a> Held<'a> {
 
     /// Whatever somebody else may have locked.
     fn unknown(gpu: &'a dyn Gpu, lease: &'a Path) -> Self {
-        Self { sm: true, memory: Some(true), ..Self::fresh(gpu, lease) }
+        Self { gpu, lease, sm: true, memory: Some(true), released: false }
     }
 
     fn lock(&mut self, mhz: u32) -> Said {

@@ -44,6 +44,10 @@ impl HoldCommand {
     }
 
     fn spawn(&self, gpu: &str, request: &[String]) -> Result<Conversation> {
+        // A directory that the root child made would be root's.
+        if let Some(dir) = self.lease.parent() {
+            fs_err::create_dir_all(dir)?;
+        }
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).args(["--gpu", gpu]).args(request).arg("--lease").arg(&self.lease);
         if let Some(library) = &self.library {
@@ -56,7 +60,7 @@ impl HoldCommand {
                 format!("failed to start `{}`, which locks the clocks as root: {error}", self.words.join(" "));
             fail(ExitCode::Environment, message, "run as root, or use `--clocks observe`")
         })?;
-        Conversation::with(child, self.words[0] == "sudo")
+        Conversation::with(child, self.words[0].ends_with("sudo"))
     }
 }
 
@@ -141,10 +145,7 @@ pub fn restore_by_child(command: &HoldCommand, gpu: &str) -> Result<u32> {
 pub(super) fn both(error: anyhow::Error, restore: Option<anyhow::Error>) -> anyhow::Error {
     match restore {
         None => error,
-        Some(restore) => {
-            let message = format!("{error:#}; besides, {restore:#} ({RESTORE})");
-            error.context(message)
-        }
+        Some(restore) => error.context(format!("{restore:#} (`{RESTORE}`); and before that")),
     }
 }
 

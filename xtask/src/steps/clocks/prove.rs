@@ -25,14 +25,7 @@ pub const MIN_WINDOWS: usize = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trial {
     /// The clock held.
-    Holds {
-        /// NVML's SM clock under load, the farthest from what was asked.
-        read_back_mhz: u32,
-        /// The in-band clock, the farthest from what was asked.
-        in_band_mhz: f64,
-        /// What could not be checked, in words.
-        notes: Vec<String>,
-    },
+    Holds(Shown),
     /// It did not.
     Sags {
         /// Why.
@@ -40,6 +33,17 @@ pub enum Trial {
         /// The lowest clock seen, where one was seen.
         seen_mhz: Option<f64>,
     },
+}
+
+/// What a burn showed of a clock that held.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// NVML's SM clock under load, the farthest from what was asked.
+    pub read_back_mhz: u32,
+    /// The in-band clock, the farthest from what was asked.
+    pub in_band_mhz: f64,
+    /// What could not be checked, in words.
+    pub notes: Vec<String>,
 }
 
 /// One window of a burn, with what NVML said in it.
@@ -97,7 +101,7 @@ pub fn judge(asked_mhz: u32, windows: &[Window], power_cap_mw: Option<u32>) -> T
         }
     }
     match held_down(judged) {
-        Ok(notes) => Trial::Holds { read_back_mhz, in_band_mhz, notes },
+        Ok(notes) => Trial::Holds(Shown { read_back_mhz, in_band_mhz, notes }),
         Err(why) => sags(why),
     }
 }
@@ -141,23 +145,22 @@ fn lowest(windows: &[Window]) -> Option<f64> {
     windows.iter().map(|window| window.in_band_mhz).min_by(f64::total_cmp)
 }
 
-/// The highest of `clocks` (ascending) that holds, and its trial; `None` when none does.
+/// The highest of `clocks` (ascending) that holds, and what it showed; `None` when none does.
 ///
 /// The highest is tried first, and where it sags to next; between what held and what did not, the middle.
 ///
 /// # Errors
 /// When a trial cannot be made.
-pub fn highest(clocks: &[u32], mut trial: impl FnMut(u32) -> Result<Trial>) -> Result<Option<(u32, Trial)>> {
+pub fn highest(clocks: &[u32], mut trial: impl FnMut(u32) -> Result<Trial>) -> Result<Option<(u32, Shown)>> {
     let mut best = None;
     // Everything below `low` is known or assumed to hold, everything from `high` on is known to sag.
     let (mut low, mut high) = (0, clocks.len());
     let mut next = high.saturating_sub(1);
     while low < high {
-        let outcome = trial(clocks[next])?;
-        let hint = match &outcome {
-            Trial::Holds { .. } => {
+        let hint = match trial(clocks[next])? {
+            Trial::Holds(shown) => {
+                best = Some((clocks[next], shown));
                 low = next + 1;
-                best = Some((clocks[next], outcome));
                 None
             }
             Trial::Sags { seen_mhz, .. } => {
@@ -187,7 +190,7 @@ mod tests {
         let mut windows = vec![window(); 9];
         change(&mut windows[8]);
         match (judge(1500, &windows, Some(700_000)), sags_with) {
-            (Trial::Holds { .. }, None) => {}
+            (Trial::Holds(_), None) => {}
             (Trial::Sags { why, .. }, Some(needle)) => assert!(why.contains(needle), "{why}"),
             (other, _) => panic!("{other:?}"),
         }
@@ -208,7 +211,7 @@ mod tests {
     #[test]
     fn unreadable_violation_counters_are_noted() {
         let windows = vec![Window { violations: Err(GpuError::Unsupported), ..window() }; 9];
-        let Trial::Holds { notes, .. } = judge(1500, &windows, None) else { panic!() };
+        let Trial::Holds(Shown { notes, .. }) = judge(1500, &windows, None) else { panic!() };
         assert!(notes[0].contains("not checked"));
     }
 
@@ -226,7 +229,7 @@ mod tests {
             let found = highest(&clocks, |mhz| {
                 trials += 1;
                 Ok(if mhz <= limit {
-                    Trial::Holds { read_back_mhz: mhz, in_band_mhz: f64::from(mhz), notes: vec![] }
+                    Trial::Holds(Shown { read_back_mhz: mhz, in_band_mhz: f64::from(mhz), notes: vec![] })
                 } else {
                     Trial::Sags { why: String::new(), seen_mhz: Some(f64::from(limit)) }
                 })
