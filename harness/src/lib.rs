@@ -1,0 +1,4 @@
+//! Runs kernels and writes raw events; nothing else.
+
+pub mod device;
+pub mod oracle;
