@@ -62,6 +62,9 @@ struct CalibrateArgs {
 };
 static_assert(sizeof(CalibrateArgs) == 24, "one pointer and four words");
 
+// Words between two entries of `EventArgs::host_urgent_done`: a cache line of the host.
+constexpr uint32_t kHostLine = 16;
+
 // Who sets the flag.
 enum SetMode : uint32_t { kSetDevice = 0, kSetHost = 1, kSetKernel = 2 };
 

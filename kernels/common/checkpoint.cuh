@@ -83,7 +83,7 @@ __device__ __forceinline__ void run_urgent(const WorkArgs& work, const EventArgs
     const uint32_t before = ptx::atom_add_acq_rel_gpu(events.urgent_finished + event, 1);
     if (before + 1 == events.urgent_tiles && events.set_mode == kSetHost) {
         if (delayed(events, kLegDoneToHost, event)) spin(events.delay_ns);
-        ptx::st_release_sys(events.host_urgent_done + event, 1);
+        ptx::st_release_sys(events.host_urgent_done + static_cast<uint64_t>(event) * kHostLine, 1);
     }
 }
 

@@ -37,10 +37,12 @@ __device__ __forceinline__ bool await_served(const EventArgs& events, const Dead
 
 // Sets the flag for every event of the schedule; one thread of the launch. Returns the deadlines hit.
 //
+// With host-set events `host_completed` says how far we are: 1 once every block is there, one more for each event served.
 // The fence comes before the timestamp: with the relaxed store behind it, it is the release, and its cost stays out of the
 // interval from the set instant on.
 __device__ __forceinline__ uint32_t set_flags(const EventArgs& events, const Deadline& deadline) {
     if (!wait_until(deadline, [&] { return ptx::ld_acquire_gpu(events.checked_in) == events.observers; })) return 1;
+    if (events.set_mode == kSetHost) ptx::st_release_sys(events.host_completed, 1);
     for (uint32_t event = 0; event < events.n_events; ++event) {
         if (!await_due(events, deadline, event)) return 1;
         ptx::fence_acq_rel_gpu();
@@ -50,7 +52,7 @@ __device__ __forceinline__ uint32_t set_flags(const EventArgs& events, const Dea
         events.set_ns[event] = set_ns;
         if (events.storm != 0) continue;
         if (!await_served(events, deadline, event)) return 1;
-        if (events.set_mode == kSetHost) ptx::st_release_sys(events.host_completed, event + 1);
+        if (events.set_mode == kSetHost) ptx::st_release_sys(events.host_completed, event + 2);
     }
     return 0;
 }

@@ -46,11 +46,11 @@ struct YieldPolicy : PlainPolicy {
     }
 
     // Polls without work until every scheduled event is served. Returns the deadlines hit.
-    __device__ __forceinline__ uint32_t linger(const Deadline& deadline) {
+    __device__ __forceinline__ uint32_t linger() {
 #pragma unroll 1
         while (seen - events.first_generation != events.n_events) {
             __syncthreads();
-            if (threadIdx.x == 0) shared.expired = !poll_until_newer(deadline);
+            if (threadIdx.x == 0) shared.expired = !poll_until_newer();
             __syncthreads();
             if (shared.expired != 0) return 1;
             serve(work, events, shared, place(), seen);
@@ -59,8 +59,9 @@ struct YieldPolicy : PlainPolicy {
         return 0;
     }
 
-    __device__ __forceinline__ bool poll_until_newer(const Deadline& deadline) {
+    __device__ __forceinline__ bool poll_until_newer() {
         if (newer(shared.generation, seen)) return true;  // Observed at the last tile, not served yet.
+        const Deadline deadline{work.blocks[blockIdx.x + work.first_column].start_ns, events.deadline_ns};
         return wait_until(deadline, [&] {
             polled_ns = ptx::mov_globaltimer_lo();
             polled = ptx::ld_relaxed_gpu(events.flag);
@@ -86,16 +87,15 @@ __device__ __forceinline__ void yield(const WorkArgs& work, const EventArgs& eve
     __shared__ YieldShared shared;
     if (events.n_events != 0 && events.set_mode != kSetKernel && blockIdx.x == 0) return set_only(work, events);
     YieldPolicy<kPeriod> policy(work, events, shared);
-    Deadline deadline{0, events.deadline_ns};
     if (threadIdx.x == 0) {
         shared.generation = events.first_generation;
         shared.yields = 0;
         shared.claims = 0;
-        deadline.start_ns = begin_block(work);
+        begin_block(work);
         if (events.n_events != 0) ptx::red_add_release_gpu(events.checked_in, 1);
     }
     const uint32_t tiles = drain_queue(work, shared.queue, policy);
-    const uint32_t deadline_hits = policy.linger(deadline);
+    const uint32_t deadline_hits = policy.linger();
     __syncthreads();
     if (threadIdx.x == 0) {
         count_sites(work, tiles, shared.yields, shared.claims);
