@@ -133,9 +133,8 @@ pub fn calibrate_tiles(per_launch: u32, blocks: u32) -> u32 {
 pub fn estimate_s(plan: &Plan, work: &Work, facts: &DeviceFacts) -> f64 {
     const LAUNCH_US: f64 = 400.0; // Filling, checking and reading back around a launch.
     let solo_us_at_64 = if facts.arch == "emulated" { 100.0 } else { 6.0 };
-    let tile_us = |k: u32, blocks: u32| {
-        solo_us_at_64 * f64::from(k) / 64.0 * f64::from(blocks.div_ceil(facts.slots.sms))
-    };
+    let tile_us =
+        |k: u32, blocks: u32| solo_us_at_64 * f64::from(k) / 64.0 * f64::from(blocks.div_ceil(facts.slots.sms));
     let profile = &plan.profile;
     let timeline_us = |k, blocks, poll: u32| (2.0 * f64::from(poll) + 3.0) * tile_us(k, blocks) * 1.5;
     let us = match work {

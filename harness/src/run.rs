@@ -67,15 +67,21 @@ pub fn run(
     for (index, cell) in (1..).zip(&cells) {
         run_cell(&mut session, request.frozen, &store, cell, (index, cells.len()))?;
         if request.stop_after == Some(cell.name.as_str()) {
-            return Err(fail(ExitCode::Measurement, format!("stopped after cell {}, as asked; run again to resume", cell.name)));
+            return Err(fail(
+                ExitCode::Measurement,
+                format!("stopped after cell {}, as asked; run again to resume", cell.name),
+            ));
         }
     }
-    session.say(&session.end(request.nonce))?;
+    session.finish(request.nonce)?;
     match session.wrong() {
         0 => Ok(()),
         wrong => Err(fail(
             ExitCode::Oracle,
-            format!("{wrong} outputs disagree with the oracle or were not made exactly once; the cells in {} say which", request.run_dir.display()),
+            format!(
+                "{wrong} outputs disagree with the oracle or were not made exactly once; the cells in {} say which",
+                request.run_dir.display()
+            ),
         )),
     }
 }
@@ -161,6 +167,9 @@ mod tests {
         check_refused(&[Work::Calibrate { k: 16, blocks: 5 }], "holds 4 of that kernel");
         check_refused(&[Work::Baseline { k: 16, blocks: 7 }], "holds 6 of that kernel");
         check_refused(&[Work::Yield { k: 16, blocks: 16, poll: 1, set: Setter::Device }], "asks for 16 blocks");
-        check_refused(&[Work::Timer, Work::Baseline { k: 16, blocks: 6 }, Work::Baseline { k: 16, blocks: 6 }], "twice");
+        check_refused(
+            &[Work::Timer, Work::Baseline { k: 16, blocks: 6 }, Work::Baseline { k: 16, blocks: 6 }],
+            "twice",
+        );
     }
 }

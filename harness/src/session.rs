@@ -3,8 +3,8 @@
 //! Decides nothing about what is measured.
 
 use crate::device::{
-    BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, LaunchRaw, PreemptLaunch, PreemptRaw,
-    TimerRaw,
+    BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, LaunchRaw, PreemptLaunch,
+    PreemptRaw, TimerRaw,
 };
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::progress::Progress;
@@ -71,17 +71,19 @@ impl<'a> Session<'a> {
         self.wrong
     }
 
-    /// The end marker.
-    #[must_use]
-    pub fn end(&self, nonce: &str) -> Progress {
-        Progress::End {
+    /// Reports the end marker.
+    ///
+    /// # Errors
+    /// When the report cannot be delivered.
+    pub fn finish(&mut self, nonce: &str) -> anyhow::Result<()> {
+        self.say(&Progress::End {
             nonce: nonce.to_owned(),
             launches: self.launches,
             sites: self.device.sites(),
             cubins: self.device.cubins(),
             configs: self.configs.iter().cloned().collect(),
             wrong: self.wrong,
-        }
+        })
     }
 
     /// See [`Device::timer`].

@@ -64,7 +64,8 @@ struct Rows([Vec<u32>; 5]);
 
 impl Rows {
     fn add(&mut self, launch: u32, raw: &CalibrateRaw, tiles: u32) {
-        let places = (0_u32..).zip(&raw.launch.block_sm).flat_map(|(block, sm)| (0..tiles).map(move |tile| (block, *sm, tile)));
+        let places =
+            (0_u32..).zip(&raw.launch.block_sm).flat_map(|(block, sm)| (0..tiles).map(move |tile| (block, *sm, tile)));
         for ((block, sm, tile), wall_ns) in places.zip(&raw.wall_ns) {
             for (column, value) in self.0.iter_mut().zip([launch, block, sm, tile, *wall_ns]) {
                 column.push(value);

@@ -2,7 +2,7 @@
 
 use super::calibrate::flop_per_tile;
 use crate::device::{DrainLaunch, Drainer};
-use crate::measure::{Context, median};
+use crate::measure::Context;
 use crate::record::{LaunchLog, Measured};
 use schema::cell::{COST_EVENTS, CellFacts, DeviceFacts};
 use schema::table::{Column, Table};
@@ -99,7 +99,5 @@ mod tests {
     fn arms_are_balanced_within_a_quad() {
         let mean_position = |arm: u32| (0..4).filter(|position| ABBA[*position] == arm).sum::<usize>();
         assert_eq!(mean_position(0), mean_position(1));
-        let mut walls = [2_u64, 1, 3];
-        assert_eq!(median(&mut walls), 2);
     }
 }

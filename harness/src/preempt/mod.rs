@@ -1,11 +1,11 @@
 //! The `preempt` experiment: one file per phase, and the timeline they share. Each turns launches into a cell's tables.
 
-pub mod instrument;
-pub mod calibrate;
 pub mod baseline;
-pub mod yields;
+pub mod calibrate;
 pub mod cost;
+pub mod instrument;
 pub mod timeline;
+pub mod yields;
 
 use crate::measure::Context;
 use crate::record::Measured;

@@ -89,7 +89,10 @@ pub fn event_launches(context: &mut Context, shape: &Shape) -> anyhow::Result<Me
         }
         if dry {
             doublings += 1;
-            ensure!(doublings <= MOST_DOUBLINGS, "the queue ran dry before the last event {doublings} times in this cell");
+            ensure!(
+                doublings <= MOST_DOUBLINGS,
+                "the queue ran dry before the last event {doublings} times in this cell"
+            );
             size = size.with_more_tasks(launcher.context.most_tasks());
         } else if warmup {
             warm += 1;

@@ -65,11 +65,12 @@ pub(super) fn arch_folder(
         .collect();
     there.sort();
     let there = if there.is_empty() { "none at all".to_owned() } else { there.join(", ") };
-    anyhow::bail!(
+    let message = format!(
         "no {flavor} cubins for this GPU's architecture {plain} in {} (there: {there}); \
          build them with cargo xtask build, or use a GPU of an architecture that is there",
         cubin_dir.display()
-    )
+    );
+    Err(crate::failure::fail(schema::ExitCode::Build, message))
 }
 
 /// fp32 lanes of an SM, or 0 where unknown (CUDA C++ Programming Guide, arithmetic instruction throughput).

@@ -4,6 +4,7 @@ use super::grid::{BlockReport, Grid, first_start, launch_raw, narrow};
 use super::{Emulated, PER_SM, SMS, config, task_pair};
 use crate::device::{BaselineLaunch, BaselineRaw};
 use crate::oracle::Pair;
+use schema::cell::anomaly;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Instants both sides see; zero means "not yet".
@@ -60,7 +61,7 @@ pub(super) fn run(device: &Emulated, launch: &BaselineLaunch) -> (BaselineRaw, V
         device_start_ns: from_start(marks.urgent_start.load(Acquire)),
         device_done_ns: from_start(marks.urgent_done.load(Acquire)),
         device_drain_ns: from_start(end),
-        anomaly: 0,
+        anomaly: if host.drain_done <= host.issue { anomaly::LOST } else { 0 },
         launch: raw,
     };
     reports.push(BlockReport { claims: 1, ..BlockReport::default() });
@@ -93,7 +94,9 @@ fn host_side(device: &Emulated, launch: &BaselineLaunch, marks: &Marks, urgent: 
     }
     let origin = clock.now();
     clock.wait_until(origin + u64::from(launch.arrival_ns));
-    let mut times = HostTimes { issue: clock.now() - origin, ..HostTimes::default() };
+    let issue = clock.now() - origin;
+    let drained_before = marks.blocks_left.load(Acquire) == 0;
+    let mut times = HostTimes { issue, drain_done: if drained_before { issue } else { 0 }, ..HostTimes::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| urgent(marks));
         while times.done == 0 || times.drain_done == 0 {
@@ -119,9 +122,9 @@ mod tests {
     use crate::device::Device;
 
     fn check(blocks: u32) -> BaselineRaw {
-        let launch = BaselineLaunch { k: 64, blocks, tasks: 60, arrival_ns: 100_000, event_id: 9 };
+        let launch = BaselineLaunch { k: 64, blocks, tasks: 200, arrival_ns: 100_000, event_id: 9 };
         let raw = Emulated::open().baseline(&launch).unwrap();
-        assert_eq!((raw.launch.executed, raw.launch.wrong_tiles, raw.launch.urgent_wrong), (60, 0, 0));
+        assert_eq!((raw.launch.executed, raw.launch.wrong_tiles, raw.launch.urgent_wrong), (200, 0, 0));
         assert!(raw.issue_ns >= 100_000 && raw.start_ns >= raw.issue_ns && raw.done_ns >= raw.start_ns);
         assert!(raw.device_done_ns >= raw.device_start_ns && raw.device_drain_ns > 0);
         raw
@@ -131,6 +134,12 @@ mod tests {
     fn a_full_device_makes_the_urgent_task_wait_for_a_block_to_end() {
         let raw = check(4);
         assert!(raw.device_start_ns > 0 && raw.start_ns > raw.issue_ns);
+    }
+
+    #[test]
+    fn an_arrival_after_the_drain_is_lost() {
+        let launch = BaselineLaunch { k: 16, blocks: 2, tasks: 2, arrival_ns: 50_000_000, event_id: 0 };
+        assert_eq!(Emulated::open().baseline(&launch).unwrap().anomaly, anomaly::LOST);
     }
 
     #[test]
