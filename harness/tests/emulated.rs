@@ -115,7 +115,9 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
         Work::Cost { .. } => (cell::COST_EVENTS, 4 * profile.yields.cost_quads),
     };
     let table = check_columns(&run.path(cell, ".parquet"), names);
-    assert_eq!((table.rows(), header.events), (events as usize, u64::from(events)), "{}", cell.name);
+    // A launch that would not fit is split, and events are spread evenly, rounded up.
+    assert!(table.rows() >= events as usize && table.rows() < events as usize * 2, "{}", cell.name);
+    assert_eq!(table.rows() as u64, header.events, "{}", cell.name);
     if names.contains(&"anomaly") {
         assert!(table.u32("anomaly").unwrap().iter().all(|bits| *bits == 0), "{}", cell.name);
     }
@@ -137,7 +139,8 @@ fn a_smoke_run_records_every_cell() {
             Work::Timer => assert!(header.facts.timer_quantum_ns.unwrap() > 0),
             Work::Delay(leg) => {
                 let delayed = table.u32("delay_leg").unwrap().iter().filter(|found| **found == leg as u32).count();
-                assert_eq!(delayed, table.rows() / 2);
+                let odd = table.u32("event").unwrap().iter().filter(|event| **event % 2 == 1).count();
+                assert_eq!(delayed, odd);
             }
             Work::Calibrate { .. } => {
                 assert_eq!((header.facts.poison_caught, header.facts.max_relative_error), (Some(true), Some(0.0)));
