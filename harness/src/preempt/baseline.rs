@@ -9,8 +9,10 @@ use crate::record::{LaunchLog, Measured};
 use schema::cell::{BASELINE_EVENTS, CellFacts, anomaly};
 use schema::table::{Column, Table};
 
-/// At most one event in this many is drawn again; more than that stay, as anomalies.
+/// At most one event in this many is drawn again, or [`REDRAWS`] of few events; what is beyond that stays, as an anomaly.
 const REDRAW_SHARE: u32 = 10;
+/// See [`REDRAW_SHARE`].
+const REDRAWS: u32 = 20;
 /// Pilot drains behind the length that arrivals are drawn from.
 const PILOT_DRAINS: usize = 5;
 
@@ -24,12 +26,13 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let pilot = DrainLaunch { drainer: Drainer::PollFree, k, blocks, tasks, poison: false };
     let drain_ns = context.drain_wall_ns(&pilot, PILOT_DRAINS)?;
     let (mut draws, mut log, mut rows) = (context.seed.draws(), LaunchLog::default(), Rows::default());
+    let most_redraws = (plan.events / REDRAW_SHARE).max(REDRAWS);
     let (mut warm, mut redraws, mut event_id) = (0, 0, 0);
     while rows.launch.len() < plan.events as usize {
         let arrival_ns = draws.below(drain_ns);
         let raw = context.session.baseline(&BaselineLaunch { k, blocks, tasks, arrival_ns, event_id })?;
         event_id += 1;
-        let late = raw.anomaly & anomaly::LOST != 0 && redraws < plan.events / REDRAW_SHARE;
+        let late = raw.anomaly & anomaly::LOST != 0 && redraws < most_redraws;
         let warmup = late || warm < plan.warmup_launches;
         let launch = log.add(&raw.launch, warmup);
         log.config(&raw.urgent);
