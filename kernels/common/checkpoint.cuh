@@ -62,8 +62,8 @@ __device__ __forceinline__ uint32_t claim_urgent(const EventArgs& events, uint32
 }
 
 // Runs the urgent tile of a ticket; all threads.
-__device__ __forceinline__ void run_urgent(const WorkArgs& work, const EventArgs& events, YieldShared& shared, Place at,
-                                           uint32_t ticket) {
+__device__ __forceinline__ void run_urgent(const WorkArgs& work, const EventArgs& events, YieldShared& shared,
+                                           const Window& window, uint32_t ticket) {
     const uint32_t event = ticket / events.urgent_tiles;
     const uint32_t pair = urgent_pair(events.first_event_id + event, ticket % events.urgent_tiles);
     const bool leader = threadIdx.x == 0;
@@ -74,8 +74,8 @@ __device__ __forceinline__ void run_urgent(const WorkArgs& work, const EventArgs
         ptx::red_add_relaxed_gpu(events.urgent_executions + ticket, 1);
         ++shared.claims;
     }
-    compute_tile(shared.queue.stages, source_of(work.a, work.b, work.k_chunks, pair), work.k_chunks,
-                 events.urgent_c + static_cast<uint64_t>(ticket) * kTileFloats, at);
+    compute_tile(window, source_of(work.a, work.b, work.k_chunks, pair), work.k_chunks,
+                 events.urgent_c + static_cast<uint64_t>(ticket) * kTileFloats);
     if (leader && delayed(events, kLegUrgent, event)) spin(events.delay_ns);
     __syncthreads();
     if (!leader) return;
@@ -89,8 +89,8 @@ __device__ __forceinline__ void run_urgent(const WorkArgs& work, const EventArgs
 
 // Serves every event after `seen`; all threads. Afterwards the stages hold nothing, and a barrier must come before
 // anything writes them.
-__device__ __forceinline__ void serve(const WorkArgs& work, const EventArgs& events, YieldShared& shared, Place at,
-                                      uint32_t seen) {
+__device__ __forceinline__ void serve(const WorkArgs& work, const EventArgs& events, YieldShared& shared,
+                                      const Window& window, uint32_t seen) {
     const bool leader = threadIdx.x == 0;
     if (leader) {
         record_ready(events, shared, work.first_column, seen);
@@ -102,6 +102,6 @@ __device__ __forceinline__ void serve(const WorkArgs& work, const EventArgs& eve
         __syncthreads();
         const uint32_t ticket = shared.claim;
         if (ticket == kNoClaim) return;
-        run_urgent(work, events, shared, at, ticket);
+        run_urgent(work, events, shared, window, ticket);
     }
 }

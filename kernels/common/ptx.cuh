@@ -125,9 +125,29 @@ __device__ __forceinline__ void red_max_relaxed_gpu(uint32_t* address, uint32_t 
     asm volatile("red.max.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value));
 }
 
+// 9.7.9.5 mov: keeps a value in its register, where the compiler would compute it anew at each use. sm_10.
+__device__ __forceinline__ uint32_t mov_b32(uint32_t value) {
+    uint32_t kept;
+    asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(value));
+    return kept;
+}
+
+// 9.7.9.8 ld.shared, four floats. sm_20.
+template <uint32_t kOffset>
+__device__ __forceinline__ float4 ld_shared_v4(uint32_t shared_address) {
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + %5];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(shared_address), "n"(kOffset));
+    return v;
+}
+
 // 9.7.9.25.3.1 cp.async, 16 bytes, past L1. sm_80.
+template <uint32_t kSharedOffset, uint32_t kGlobalOffset>
 __device__ __forceinline__ void cp_async_cg_16(uint32_t shared_address, const void* global_address) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address), "l"(global_address) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(shared_address), "l"(global_address),
+                 "n"(kSharedOffset), "n"(kGlobalOffset)
+                 : "memory");
 }
 
 // 9.7.9.25.3.3 cp.async.wait_all. sm_80.

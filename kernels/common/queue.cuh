@@ -9,7 +9,7 @@
 
 // What a block keeps in shared memory.
 struct QueueShared {
-    Stage stages[kStages];
+    Stages stages;
     uint32_t next;  // Written by thread 0 in a tile's first chunk, read by all in its last: at least one barrier apart.
 };
 
@@ -18,7 +18,7 @@ struct PlainPolicy {
     // Takes the next task; thread 0 only.
     __device__ __forceinline__ uint32_t pop(const WorkArgs& work) { return ptx::atom_add_relaxed_gpu(work.queue, 1); }
     // All threads, at a tile's start: every warp is there and no copy is in flight. True when it used the stages.
-    __device__ __forceinline__ bool at_boundary(uint32_t) { return false; }
+    __device__ __forceinline__ bool at_boundary(uint32_t, const Window&) { return false; }
     // Thread 0, before it multiplies a tile's last chunk.
     __device__ __forceinline__ void before_last_chunk(uint32_t) {}
     // Thread 0, after a tile's outputs were issued.
@@ -28,7 +28,7 @@ struct PlainPolicy {
 // Works until the queue is empty. Returns the number of tiles this block executed.
 template <class Policy>
 __device__ __forceinline__ uint32_t drain_queue(const WorkArgs& work, QueueShared& shared, Policy& policy) {
-    const Place at = place();
+    const Window window(shared.stages);
     const bool leader = threadIdx.x == 0;
     if (leader) shared.next = policy.pop(work);
     __syncthreads();
@@ -36,19 +36,20 @@ __device__ __forceinline__ uint32_t drain_queue(const WorkArgs& work, QueueShare
     uint32_t tiles = 0;
     uint32_t stage = 0;
     Source source = source_of(work.a, work.b, work.k_chunks, task);
-    if (task < work.tasks) copy_chunk(shared.stages[stage], source);
+    if (task < work.tasks) copy_chunk(window, stage, source);
 #pragma unroll 1
     while (task < work.tasks) {
         await_copies();
-        if (policy.at_boundary(tiles)) {
+        if (policy.at_boundary(tiles, window)) {
             __syncthreads();
-            copy_chunk(shared.stages[stage], source);
+            copy_chunk(window, stage, source);
             await_copies();
         }
         Accumulator sum;
         sum.clear();
         uint32_t next = 0;
         uint32_t popped = 0;
+        if (leader) popped = policy.pop(work);
         uint32_t left = work.k_chunks;
 #pragma unroll 1
         for (;;) {
@@ -63,15 +64,14 @@ __device__ __forceinline__ uint32_t drain_queue(const WorkArgs& work, QueueShare
             } else {
                 source.advance();
             }
-            if (more) copy_chunk(shared.stages[stage ^ 1], source);
-            if (first && leader) popped = policy.pop(work);
-            sum.multiply(shared.stages[stage], at);
-            stage ^= 1;
+            if (more) copy_chunk(window, other(stage), source);
+            sum.multiply(window, stage);
+            stage = other(stage);
             if (first && leader) shared.next = popped;
             if (left == 0) break;
             await_copies();
         }
-        sum.store(work.c + static_cast<uint64_t>(task) * kTileFloats, at);
+        sum.store(work.c + static_cast<uint64_t>(task) * kTileFloats);
         ++tiles;
         if (leader) {
             ptx::red_add_relaxed_gpu(work.executions + task, 1);

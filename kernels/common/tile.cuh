@@ -30,6 +30,16 @@ struct Stage {
     float a[kChunkFloats];
     float b[kChunkFloats];
 };
+constexpr uint32_t kStageBytes = sizeof(Stage);
+constexpr uint32_t kOperandBytes = kChunkFloats * sizeof(float);
+
+// The stages a block works on. Thread addresses are computed once and kept in registers; a stage is an offset to them.
+struct Stages {
+    Stage stage[kStages];
+};
+
+// The other of the two stages.
+__device__ __forceinline__ uint32_t other(uint32_t stage) { return stage ^ kStageBytes; }
 
 // Where a thread's outputs lie in the tile.
 struct Place {
@@ -40,10 +50,25 @@ struct Place {
 __device__ __forceinline__ Place place() {
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t warp = threadIdx.x / 32;
-    const uint32_t row_in_warp = (lane & 1) | ((lane >> 2) & 2);                      // Lane bits 0 and 3.
-    const uint32_t col_in_warp = ((lane >> 1) & 3) | ((lane >> 2) & 4);               // Lane bits 1, 2 and 4.
+    const uint32_t row_in_warp = (lane & 1) | ((lane >> 2) & 2);         // Lane bits 0 and 3.
+    const uint32_t col_in_warp = ((lane >> 1) & 3) | ((lane >> 2) & 4);  // Lane bits 1, 2 and 4.
     return {(warp & 1) * kWarpTile + row_in_warp * 4, (warp >> 1) * kWarpTile + col_in_warp * kCols};
 }
+
+// A thread's addresses in the first stage: what it copies, and what it multiplies.
+struct Window {
+    uint32_t copy;
+    uint32_t a;
+    uint32_t b;
+
+    __device__ __forceinline__ explicit Window(const Stages& stages) {
+        const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(&stages));
+        const Place at = place();
+        copy = ptx::mov_b32(base + threadIdx.x * kCopyFloats * sizeof(float));
+        a = ptx::mov_b32(base + at.row * sizeof(float));
+        b = ptx::mov_b32(base + kOperandBytes + at.col * sizeof(float));
+    }
+};
 
 // Where a thread copies from: its first 16 bytes of the next chunk of each operand.
 struct Source {
@@ -77,16 +102,14 @@ __device__ __forceinline__ uint32_t urgent_pair(uint32_t event_id, uint32_t tile
     return mix(event_id * 0x9E3779B9u + tile * 0x85EBCA6Bu) % (kPoolA * kPoolB);
 }
 
-// Starts the copies of a chunk into `stage`.
-__device__ __forceinline__ void copy_chunk(Stage& stage, const Source& source) {
-    constexpr uint32_t kSecond = kThreads * kCopyFloats;
-    const uint32_t mine = threadIdx.x * kCopyFloats;
-    const uint32_t a = static_cast<uint32_t>(__cvta_generic_to_shared(&stage.a[mine]));
-    const uint32_t b = static_cast<uint32_t>(__cvta_generic_to_shared(&stage.b[mine]));
-    ptx::cp_async_cg_16(a, source.a);
-    ptx::cp_async_cg_16(a + kSecond * sizeof(float), source.a + kSecond);
-    ptx::cp_async_cg_16(b, source.b);
-    ptx::cp_async_cg_16(b + kSecond * sizeof(float), source.b + kSecond);
+// Starts the copies of a chunk into the stage at offset `stage`.
+__device__ __forceinline__ void copy_chunk(const Window& window, uint32_t stage, const Source& source) {
+    constexpr uint32_t kSecond = kThreads * kCopyFloats * sizeof(float);
+    const uint32_t to = window.copy + stage;
+    ptx::cp_async_cg_16<0, 0>(to, source.a);
+    ptx::cp_async_cg_16<kSecond, kSecond>(to, source.a);
+    ptx::cp_async_cg_16<kOperandBytes, 0>(to, source.b);
+    ptx::cp_async_cg_16<kOperandBytes + kSecond, kSecond>(to, source.b);
 }
 
 // A thread's outputs.
@@ -101,27 +124,30 @@ struct Accumulator {
         }
     }
 
-    // Adds the product of one staged chunk.
-    __device__ __forceinline__ void multiply(const Stage& stage, Place at) {
-        const float* a = stage.a + at.row;
-        const float* b = stage.b + at.col;
+    // Adds the product of the chunk in the stage at offset `stage`.
+    __device__ __forceinline__ void multiply(const Window& window, uint32_t stage) {
+        multiply_from<0>(window.a + stage, window.b + stage);
+    }
+
+    template <uint32_t kFirst>
+    __device__ __forceinline__ void multiply_from(uint32_t a, uint32_t b) {
+        constexpr uint32_t kRow = kFirst * kTile * sizeof(float);
+        const float4 upper = ptx::ld_shared_v4<kRow>(a);
+        const float4 lower = ptx::ld_shared_v4<kRow + kRowGap * sizeof(float)>(a);
+        const float4 right = ptx::ld_shared_v4<kRow>(b);
+        const float rows[kRows] = {upper.x, upper.y, upper.z, upper.w, lower.x, lower.y, lower.z, lower.w};
+        const float cols[kCols] = {right.x, right.y, right.z, right.w};
 #pragma unroll
-        for (uint32_t k = 0; k < kChunk; ++k) {
-            const float4 upper = *reinterpret_cast<const float4*>(a + k * kTile);
-            const float4 lower = *reinterpret_cast<const float4*>(a + k * kTile + kRowGap);
-            const float4 right = *reinterpret_cast<const float4*>(b + k * kTile);
-            const float rows[kRows] = {upper.x, upper.y, upper.z, upper.w, lower.x, lower.y, lower.z, lower.w};
-            const float cols[kCols] = {right.x, right.y, right.z, right.w};
+        for (uint32_t row = 0; row < kRows; ++row) {
 #pragma unroll
-            for (uint32_t row = 0; row < kRows; ++row) {
-#pragma unroll
-                for (uint32_t col = 0; col < kCols; ++col) c[row][col] = fmaf(rows[row], cols[col], c[row][col]);
-            }
+            for (uint32_t col = 0; col < kCols; ++col) c[row][col] = fmaf(rows[row], cols[col], c[row][col]);
         }
+        if constexpr (kFirst + 1 < kChunk) multiply_from<kFirst + 1>(a, b);
     }
 
     // Writes the thread's outputs into its tile: whole 128-byte lines a warp.
-    __device__ __forceinline__ void store(float* tile, Place at) const {
+    __device__ __forceinline__ void store(float* tile) const {
+        const Place at = place();
         float* first = tile + at.row * kTile + at.col;
 #pragma unroll
         for (uint32_t row = 0; row < kRows; ++row) {
@@ -138,21 +164,21 @@ __device__ __forceinline__ void await_copies() {
 }
 
 // Computes a whole tile by itself, with nothing prefetched before and nothing left in flight afterwards.
-// The block must have finished reading `stages`; it has finished reading them again once it passes its next barrier.
-__device__ __forceinline__ void compute_tile(Stage* stages, Source source, uint32_t k_chunks, float* tile, Place at) {
+// The block must have finished reading the stages; it has finished reading them again once it passes its next barrier.
+__device__ __forceinline__ void compute_tile(const Window& window, Source source, uint32_t k_chunks, float* tile) {
     Accumulator sum;
     sum.clear();
     uint32_t stage = 0;
-    copy_chunk(stages[stage], source);
+    copy_chunk(window, stage, source);
 #pragma unroll 1
     for (uint32_t chunk = 0; chunk < k_chunks; ++chunk) {
         await_copies();
         if (chunk + 1 < k_chunks) {
             source.advance();
-            copy_chunk(stages[stage ^ 1], source);
+            copy_chunk(window, other(stage), source);
         }
-        sum.multiply(stages[stage], at);
-        stage ^= 1;
+        sum.multiply(window, stage);
+        stage = other(stage);
     }
-    sum.store(tile, at);
+    sum.store(tile);
 }

@@ -5,7 +5,7 @@
 namespace {
 
 __device__ __forceinline__ void urgent(const UrgentArgs& args) {
-    __shared__ Stage stages[kStages];
+    __shared__ Stages stages;
     const bool leader = threadIdx.x == 0;
     if (leader) {
         args.times_ns[0] = ptx::mov_globaltimer();
@@ -14,8 +14,8 @@ __device__ __forceinline__ void urgent(const UrgentArgs& args) {
         ptx::red_add_relaxed_gpu(&args.sites->claims, 1);
         ptx::red_add_relaxed_gpu(&args.sites->copies, static_cast<uint64_t>(args.k_chunks));
     }
-    compute_tile(stages, source_of(args.a, args.b, args.k_chunks, urgent_pair(args.event_id, 0)), args.k_chunks, args.c,
-                 place());
+    const Source source = source_of(args.a, args.b, args.k_chunks, urgent_pair(args.event_id, 0));
+    compute_tile(Window(stages), source, args.k_chunks, args.c);
     __syncthreads();
     if (leader) {
         args.times_ns[1] = ptx::mov_globaltimer();

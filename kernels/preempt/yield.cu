@@ -22,10 +22,10 @@ struct YieldPolicy : PlainPolicy {
     __device__ __forceinline__ YieldPolicy(const WorkArgs& work, const EventArgs& events, YieldShared& shared)
         : work(work), events(events), shared(shared), seen(events.first_generation) {}
 
-    __device__ __forceinline__ bool at_boundary(uint32_t tiles) {
+    __device__ __forceinline__ bool at_boundary(uint32_t tiles, const Window& window) {
         if (tiles % kPeriod != 0) return false;
         if (__builtin_expect(shared.generation == seen, 1)) return false;
-        serve(work, events, shared, place(), seen);
+        serve(work, events, shared, window, seen);
         seen = shared.generation;
         return true;
     }
@@ -53,7 +53,7 @@ struct YieldPolicy : PlainPolicy {
             if (threadIdx.x == 0) shared.expired = !poll_until_newer();
             __syncthreads();
             if (shared.expired != 0) return 1;
-            serve(work, events, shared, place(), seen);
+            serve(work, events, shared, Window(shared.queue.stages), seen);
             seen = shared.generation;
         }
         return 0;

@@ -97,10 +97,12 @@ impl CudaDevice {
         self.prepare_events(launch, &sizes, &places)?;
         let prepared = self.prepare(&work_plan(launch))?;
         let args = self.event_args(launch, &places, &prepared);
-        let host_start_ns = self.host_ns();
+        self.work.evidence.upload(prepared.places.flag, &[launch.first_generation])?;
+        self.gpu.finish("preparing events")?;
+        let (host_start_ns, begun) = (self.host_ns(), Instant::now());
         let (shape, setter) = self.launch_events(&kernel, launch, &prepared, &args)?;
         let host = match launch.set {
-            Setter::Host => self.issue_from_host(launch),
+            Setter::Host => self.issue_from_host(launch, begun),
             Setter::Device | Setter::Kernel => HostTimes::default(),
         };
         self.gpu.finish(kernel.symbol)?;
@@ -182,7 +184,7 @@ impl CudaDevice {
         }
     }
 
-    /// Sets the flag to its first generation and launches the grid, behind its setter kernel if it has one.
+    /// Launches the grid, behind its setter kernel if it has one.
     fn launch_events(
         &self,
         kernel: &Kernel,
@@ -190,8 +192,6 @@ impl CudaDevice {
         prepared: &Prepared,
         args: &EventArgs,
     ) -> anyhow::Result<(Shape, Option<schema::cell::LaunchConfig>)> {
-        self.work.evidence.upload(prepared.places.flag, &[launch.first_generation])?;
-        self.gpu.finish("preparing events")?;
         let (mode, grid) = match launch.set {
             Setter::Device => ("event_device", launch.blocks),
             Setter::Host => ("event_host", launch.blocks),
@@ -210,8 +210,7 @@ impl CudaDevice {
     }
 
     /// Issues every event through the mapped word, each a gap after the one before was served. Stops at the deadline.
-    fn issue_from_host(&self, launch: &PreemptLaunch) -> HostTimes {
-        let begun = Instant::now();
+    fn issue_from_host(&self, launch: &PreemptLaunch, begun: Instant) -> HostTimes {
         let patience = Duration::from_nanos(launch.deadline_ns) + MARGIN;
         let wait = |ready: &dyn Fn() -> bool| {
             while !ready() {
