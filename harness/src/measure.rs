@@ -8,6 +8,8 @@ use schema::plan::Profile;
 
 /// Tasks per block of the first pilot drain.
 const PILOT_TASKS: u32 = 8;
+/// Tasks per block of the drain that gives the mean tile wall: enough that its ramps hardly count.
+const TILE_WALL_TASKS: u32 = 32;
 /// Drains behind one pilot median.
 const PILOT_DRAINS: usize = 3;
 
@@ -64,10 +66,10 @@ impl Context<'_, '_> {
     /// # Errors
     /// When a drain fails.
     pub fn tile_wall_ns(&mut self, drainer: Drainer, k: u32, blocks: u32) -> anyhow::Result<u32> {
-        let tasks = blocks * PILOT_TASKS;
+        let tasks = blocks * TILE_WALL_TASKS;
         let launch = DrainLaunch { drainer, k, blocks, tasks, poison: false };
         let wall_ns = self.drain_wall_ns(&launch, PILOT_DRAINS)?;
-        Ok((wall_ns / PILOT_TASKS).max(1))
+        Ok((wall_ns / TILE_WALL_TASKS).max(1))
     }
 }
 

@@ -1,7 +1,9 @@
 //! The harness from outside, on the emulated device: a whole smoke run, its tables, resuming, and what it refuses.
 
 use assert_cmd::Command;
-use schema::cell::{self, CellRecord};
+use harness::open::open;
+use harness::sanitize::{programs, sanitize};
+use schema::cell::{self, CellRecord, LaunchConfig};
 use schema::plan::{Cell, Phase, Plan, PlanFile, ProfileName, Slots, Work};
 use schema::progress::Progress;
 use schema::table::Table;
@@ -129,7 +131,9 @@ fn a_smoke_run_records_every_cell() {
     let run = Run::new(&[]);
     let (lines, _) = run.check(&[], ExitCode::Done);
     assert!(matches!(&lines[0], Progress::Device(facts) if facts.id == "emulated"));
-    let Some(Progress::End { nonce, launches, sites, wrong, .. }) = lines.last() else { panic!("no end marker") };
+    let Some(Progress::End { nonce, launches, sites, wrong, configs, .. }) = lines.last() else {
+        panic!("no end marker")
+    };
     assert!(nonce == "n7" && *launches > 0 && sites.yields > 0 && sites.claim > 0 && sites.copy > 0 && *wrong == 0);
     let plan = Digest::of_file(run.plan_path()).unwrap();
     for cell in run.cells() {
@@ -157,6 +161,31 @@ fn a_smoke_run_records_every_cell() {
         }
     }
     assert!(run.abandoned().is_empty());
+    let sanitized = sanitized(&run.plan);
+    for config in configs {
+        assert!(sanitized.contains(&kind(config)), "no sanitizer program covers {config:?}");
+    }
+}
+
+/// What a sanitizer verdict is about: a configuration without grid and cubin.
+fn kind(config: &LaunchConfig) -> (String, String, u32, u32) {
+    (config.symbol.clone(), config.mode.clone(), config.block, config.shared_bytes)
+}
+
+/// What the sanitizer programs of a plan launch, all together.
+fn sanitized(plan: &Plan) -> Vec<(String, String, u32, u32)> {
+    let mut kinds = Vec::new();
+    for program in programs(plan) {
+        let mut say = |line: &Progress| {
+            if let Progress::End { configs, .. } = line {
+                kinds.extend(configs.iter().map(kind));
+            }
+            Ok(())
+        };
+        let mut opened = open("emulated", None, "lineinfo").unwrap();
+        sanitize(&mut opened, plan, &program.name(), "n", &mut say).unwrap();
+    }
+    kinds
 }
 
 #[test]
@@ -264,4 +293,29 @@ fn the_end_of_stdin_ends_a_held_run() {
     let args = ["burn", "--device", "emulated", "--seconds", "60", "--hold"];
     let output = Command::cargo_bin("harness").unwrap().args(args).write_stdin("").output().unwrap();
     assert_eq!(output.status.code(), Some(ExitCode::Terminated.status()));
+}
+
+#[test]
+fn signals_end_a_run_with_their_codes() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for (signal, code) in [(Signal::TERM, ExitCode::Terminated), (Signal::INT, ExitCode::Interrupted)] {
+        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("harness"))
+            .args(["burn", "--device", "emulated", "--seconds", "60"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The first line says that the handlers are in place.
+        let mut line = [0; 1];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code.status()));
+    }
+}
+
+#[test]
+fn a_run_directory_that_cannot_be_made_is_named() {
+    let run = Run::tiny();
+    fs::write(run.dir.path().join("run"), "a file").unwrap();
+    let (_, stderr) = run.check(&[], ExitCode::Measurement);
+    assert!(stderr.contains("run/cells"), "{stderr}");
 }
