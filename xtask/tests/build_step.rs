@@ -286,7 +286,13 @@ fn a_bundle_is_verified_used_and_rebuilt() {
         "{changed}"
     );
     let mut record = record;
+    let sass = record.sass.clone();
+    record.sass[0].sass_digest = Digest::of("other");
     record.files.get_mut("kernels/toy/one.cu").unwrap().sha256 = Digest::of(&text);
+    std::fs::write(root.join("bundle.json"), serde_json::to_vec(&record).unwrap()).unwrap();
+    let differs = build_at(&root, &["sm_90"], "box", Some(&on_box)).unwrap_err();
+    assert!(code_of(&differs) == ExitCode::Integrity && differs.to_string().contains("different SASS"), "{differs:#}");
+    record.sass = sass;
     std::fs::write(root.join("bundle.json"), serde_json::to_vec(&record).unwrap()).unwrap();
     let other = build_at(&root, &["sm_90"], "box", Some(&on_box)).unwrap_err();
     assert_eq!(code_of(&other), ExitCode::Build);

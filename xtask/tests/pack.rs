@@ -65,11 +65,14 @@ fn noise(n: u32) -> Vec<u8> {
 fn a_run_comes_home_whole() {
     let home = Home::packed();
     let away = Home::new();
+    let left = away.paths().raw().join(".unpacking-killed");
+    write(&left.join("half"), b"x");
     let unpacked = pack::unpack(&away.paths(), &home.parts()).unwrap();
     let expected = Unpacked { run: RUN.into(), dir: away.paths().run(RUN), n_files: 3, was_there: false };
     assert_eq!(unpacked, std::slice::from_ref(&expected));
     let cell = std::fs::read(away.paths().run(RUN).join("cells/yield/k=64,blocks=528.parquet")).unwrap();
     assert_eq!(cell, noise(300_000));
+    assert!(!left.exists(), "what a killed unpack left is removed");
     let again = pack::unpack(&away.paths(), &home.parts()).unwrap();
     assert_eq!(again, [Unpacked { was_there: true, ..expected }]);
     std::fs::write(away.paths().run(RUN).join("empty"), "not").unwrap();

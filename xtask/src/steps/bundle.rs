@@ -103,7 +103,7 @@ fn record(root: &Path, built: &Built, source: &SourceState, notebook_head: Diges
         files::digest_all(&on_disk).into_iter().map(|found| found.map(|(sha256, bytes)| FileFacts { bytes, sha256 }));
     let files: BTreeMap<String, FileFacts> =
         names.into_iter().zip(facts).map(|(name, facts)| Ok((name, facts?))).collect::<Result<_>>()?;
-    let mut sass: Vec<CarriedSass> = built.record.kernels.iter().map(carried).collect();
+    let mut sass: Vec<CarriedSass> = built.record.kernels.iter().map(CarriedSass::of).collect();
     sass.sort();
     Ok(BundleRecord {
         format: FORMAT,
@@ -115,15 +115,6 @@ fn record(root: &Path, built: &Built, source: &SourceState, notebook_head: Diges
         sass,
         files,
     })
-}
-
-fn carried(kernel: &schema::build::Kernel) -> CarriedSass {
-    CarriedSass {
-        file: kernel.file.clone(),
-        symbol: kernel.symbol.clone(),
-        arch: kernel.arch.clone(),
-        sass_digest: kernel.sass_digest,
-    }
 }
 
 fn of_experiments(files: &BTreeMap<String, FileFacts>, file: &str) -> BTreeMap<String, Digest> {

@@ -17,6 +17,8 @@ use std::process::{Command, Stdio};
 /// Boxes hand files back up to 16 MiB each, so a part stays below that.
 pub const PART_BYTES: usize = 15 << 20;
 const INDEX_ENDING: &str = ".pack.json";
+/// Begins the name of the folder a run is unpacked in; a killed `unpack` leaves it, and the next one removes it.
+const UNFINISHED: &str = ".unpacking-";
 const HOLD: &str = "bring the missing files home again; do not release the box yet";
 
 /// What `pack` wrote.
@@ -111,12 +113,23 @@ fn unpack_one(paths: &Paths, dir: &Path, run: &str) -> Result<Unpacked> {
         return Ok(unpacked(true));
     }
     fs_err::create_dir_all(paths.raw())?;
-    let stage = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(paths.raw())?;
+    remove_leftovers(&paths.raw())?;
+    let stage = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(paths.raw())?;
     extract(dir, &index, stage.path())?;
     let extracted = stage.path().join(run);
     check_files(&extracted, &index)?;
     fs_err::rename(&extracted, &to)?;
     Ok(unpacked(false))
+}
+
+fn remove_leftovers(raw: &Path) -> Result<()> {
+    for entry in fs_err::read_dir(raw)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            fs_err::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn run_dir(paths: &Paths, run: &str) -> Result<PathBuf> {
