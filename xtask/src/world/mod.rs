@@ -3,3 +3,4 @@
 pub mod container;
 pub mod process;
 pub mod toolkit;
+pub mod wheels;
