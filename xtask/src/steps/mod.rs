@@ -2,3 +2,5 @@
 pub mod build;
 pub mod bundle;
 pub mod pack;
+
+pub mod provision;

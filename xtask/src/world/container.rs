@@ -2,9 +2,18 @@
 //!
 //! Every path is the same inside as outside: mounts keep their absolute path. A step never knows which runtime it got.
 
+mod docker;
+mod engine;
+mod gpu;
 mod host;
+mod owner;
 
+pub use docker::{DockerRuntime, HARDENING};
+pub(crate) use engine::last;
+pub use engine::{Engine, EngineFacts, EngineState, Image};
+pub use gpu::{GpuAccess, device_nodes, driver_libraries};
 pub use host::{HostRuntime, InsideRuntime};
+pub use owner::{Leftover, leftovers, sweep};
 
 use super::process::Ended;
 use anyhow::Result;

@@ -5,3 +5,4 @@ pub mod files;
 pub mod git;
 pub mod process;
 pub mod toolkit;
+pub mod wheels;
