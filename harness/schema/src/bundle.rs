@@ -1,6 +1,7 @@
 //! What leaves the machine that made it: `bundle.json` in an archive for a GPU box, and the index of a packed run.
 
 use crate::Digest;
+use crate::build::Kernel;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -38,6 +39,19 @@ pub struct CarriedSass {
     pub arch: String,
     /// Its SASS digest.
     pub sass_digest: Digest,
+}
+
+impl CarriedSass {
+    /// What a bundle says of a built kernel.
+    #[must_use]
+    pub fn of(kernel: &Kernel) -> Self {
+        Self {
+            file: kernel.file.clone(),
+            symbol: kernel.symbol.clone(),
+            arch: kernel.arch.clone(),
+            sass_digest: kernel.sass_digest,
+        }
+    }
 }
 
 /// One file.

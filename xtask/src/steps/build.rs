@@ -17,7 +17,7 @@ pub use carried::open_bundle;
 pub use forbidden::{Finding, kernels_forbidden};
 pub use programs::program;
 
-use crate::failure::fail;
+use crate::failure::{Failure, fail};
 use crate::paths::Paths;
 use crate::world::container::Runtime;
 use crate::world::toolkit::Toolkit;
@@ -80,9 +80,8 @@ pub fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Option<&Too
         return Ok(built);
     }
     let fresh = store.begin(&key)?;
-    match fill(ctx, runtime, toolkit, &inputs, nvcc, fresh.path()) {
-        Ok(()) => {}
-        Err(error) => return Err(error.context(format!("build logs are in {}", fresh.keep_failed()?.display()))),
+    if let Err(error) = fill(ctx, runtime, toolkit, &inputs, nvcc, fresh.path()) {
+        return Err(with_logs(error, &fresh.keep_failed()?));
     }
     if Inputs::read(ctx.paths)?.digest != inputs.digest {
         return Err(fail(ExitCode::Build, "sources changed while they were built", "cargo xtask build"));
@@ -159,6 +158,14 @@ impl Built {
     #[must_use]
     pub fn cubin(&self, file: &str, arch: &str, flavor: &str) -> PathBuf {
         self.dir.join(compile::cubin_path(file, arch, flavor))
+    }
+}
+
+fn with_logs(error: anyhow::Error, kept: &Path) -> anyhow::Error {
+    let logs = format!("build logs are in {}", kept.join("logs").display());
+    match error.downcast::<Failure>() {
+        Ok(failure) => Failure { message: format!("{}\n{logs}", failure.message), ..failure }.into(),
+        Err(error) => error.context(logs),
     }
 }
 

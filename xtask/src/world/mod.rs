@@ -11,3 +11,4 @@ pub mod nvml;
 pub mod process;
 pub mod toolkit;
 pub mod ui;
+pub mod wheels;

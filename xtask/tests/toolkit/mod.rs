@@ -1,7 +1,6 @@
 //! A real nvcc for tests, where one is at hand: `ASSAY_TEST_TOOLKIT`, or what `cargo xtask provision` unpacked.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// The toolkit's root; absent (and said aloud) when there is none.
 pub(crate) fn find() -> Option<PathBuf> {
@@ -10,27 +9,6 @@ pub(crate) fn find() -> Option<PathBuf> {
         eprintln!("skipped: no toolkit (set ASSAY_TEST_TOOLKIT, or run cargo xtask provision)");
     }
     found
-}
-
-/// Compiles `source`, written as `folder/name`, as the build step does; gives the cubin and ptxas' log.
-pub(crate) fn compile(
-    toolkit: &Path,
-    folder: &Path,
-    name: &str,
-    source: &str,
-    arch: &str,
-    more: &[&str],
-) -> (Vec<u8>, String) {
-    std::fs::create_dir_all(folder).unwrap();
-    let file = folder.join(name);
-    std::fs::write(&file, source).unwrap();
-    let out = folder.join("out.cubin");
-    let mut command = Command::new(toolkit.join("bin/nvcc"));
-    command.args(["-cubin", "-O3", "-std=c++17", "-Xptxas", "-v,-warn-spills"]).arg(format!("-arch={arch}"));
-    let Output { status, stderr, .. } = command.args(more).arg("-o").arg(&out).arg(&file).output().unwrap();
-    let log = String::from_utf8_lossy(&stderr).into_owned();
-    assert!(status.success(), "{log}");
-    (std::fs::read(&out).unwrap(), log)
 }
 
 fn asked_for() -> Option<PathBuf> {

@@ -12,7 +12,7 @@ use crate::world::files;
 use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
 use schema::build::{BuildRecord, Kernel};
-use schema::bundle::{BundleRecord, FileFacts};
+use schema::bundle::{BundleRecord, CarriedSass, FileFacts};
 use schema::{Digest, ExitCode};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -63,6 +63,7 @@ pub(super) fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Opti
     let bundle = open_bundle(ctx.paths)?;
     let carried = ctx.paths.root().join(CARRIED);
     let record = read_record(&carried)?;
+    check_agreement(&bundle, &record)?;
     check_archs(ctx, &record)?;
     let store = Store::open(ctx.paths)?;
     let nvcc = toolkit.map(|toolkit| compile::version(ctx, runtime, toolkit)).transpose()?;
@@ -98,6 +99,24 @@ fn nothing_extra(root: &Path, record: &BundleRecord) -> Result<()> {
                 return Err(broken(format!("{name} does not belong to it")));
             }
         }
+    }
+    Ok(())
+}
+
+/// The bundle's record and the build's record must tell the same story.
+fn check_agreement(bundle: &BundleRecord, record: &BuildRecord) -> Result<()> {
+    let digest_of = |path: &str| bundle.files.get(&format!("{CARRIED}/{path}")).map(|facts| facts.sha256);
+    let cubins = record.cubins.iter().find(|cubin| digest_of(&cubin.path) != Some(cubin.sha256));
+    if let Some(cubin) = cubins {
+        return Err(broken(format!("{CARRIED}/{} is not the cubin that {CARRIED}/resources.json names", cubin.path)));
+    }
+    if digest_of("bin/harness") != Some(record.harness) {
+        return Err(broken(format!("{CARRIED}/bin/harness is not the one that {CARRIED}/resources.json names")));
+    }
+    let mut sass: Vec<CarriedSass> = record.kernels.iter().map(CarriedSass::of).collect();
+    sass.sort();
+    if sass != bundle.sass {
+        return Err(broken(format!("bundle.json and {CARRIED}/resources.json name different SASS")));
     }
     Ok(())
 }

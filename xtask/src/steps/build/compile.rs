@@ -200,9 +200,12 @@ fn task(
     }
 }
 
+/// What a program that failed said: from its first error on, without the compiler's report of resources.
 fn first_lines(ended: &Ended) -> String {
     let lines = ended.stderr.lines().chain(ended.stdout.lines());
-    let told: Vec<&str> = lines.filter(|line| !line.starts_with("ptxas info")).take(6).collect();
+    let lines: Vec<&str> = lines.filter(|line| !line.starts_with("ptxas info") && !line.trim().is_empty()).collect();
+    let first = lines.iter().position(|line| line.contains("error") || line.contains("fatal")).unwrap_or(0);
+    let told: Vec<&str> = lines[first..].iter().take(6).copied().collect();
     if told.is_empty() { format!("ended with {:?} and said nothing", ended.code) } else { told.join("\n    ") }
 }
 

@@ -24,52 +24,67 @@ const PROXY_ENV: &[&str] = &["http_proxy", "https_proxy", "no_proxy", "all_proxy
 /// Exit 11 when crates are missing and cannot be fetched, 12 when it does not compile.
 pub fn program(ctx: &BuildContext<'_>, runtime: &dyn Runtime, package: &str) -> Result<PathBuf> {
     fetch(ctx)?;
-    (ctx.progress)(0, 1, &format!("cargo build {package}"));
+    let what = format!("cargo build {package}");
+    (ctx.progress)(0, 1, &what);
     let writable = ctx.paths.state().join("cargo").join(runtime.name());
     let target = writable.join("target");
     fs_err::create_dir_all(&target)?;
+    let ended = runtime.run(&task(ctx.paths.root(), runtime.name(), package, writable, &target)?, &mut |_| {})?;
+    let binary = target.join("release").join(package);
+    if ended.code == Some(0) && binary.is_file() {
+        (ctx.progress)(1, 1, &what);
+        return Ok(binary);
+    }
+    let told = first_error(&ended.stderr).join("\n    ");
+    let message = format!("cargo build -p {package} failed in runtime {}:\n    {told}", runtime.name());
+    Err(fail(ExitCode::Build, message, format!("cargo build --locked --release -p {package}")))
+}
+
+fn task(root: &Path, runtime: &str, package: &str, writable: PathBuf, target: &Path) -> Result<Task> {
     let registry = host_cargo_home()?.join("registry");
     let home = cargo_home(&writable, &registry)?;
-    let inside_container = runtime.name() == "docker";
     let mut env = vec![
         ("CARGO_HOME".to_owned(), home.display().to_string()),
         ("HOME".to_owned(), writable.display().to_string()),
         ("CARGO_TARGET_DIR".to_owned(), target.display().to_string()),
         ("CARGO_INCREMENTAL".to_owned(), "0".to_owned()),
         // The image has the compiler and none of the other components that the toolchain file asks for.
-        ("RUSTUP_TOOLCHAIN".to_owned(), channel(ctx.paths.root())?),
+        ("RUSTUP_TOOLCHAIN".to_owned(), channel(root)?),
     ];
     let mut program = "cargo".to_owned();
-    if !inside_container {
+    if runtime != "docker" {
         let cargo = host_cargo()?;
-        let beside = cargo.parent().map(Path::to_path_buf).unwrap_or_default();
+        env.extend(host_rust(&cargo));
         program = cargo.display().to_string();
-        env.push(("PATH".to_owned(), format!("{}:/usr/local/bin:/usr/bin:/bin", beside.display())));
-        env.extend(rustup_home().map(|home| ("RUSTUP_HOME".to_owned(), home.display().to_string())));
     }
-    let manifest = ctx.paths.root().join("Cargo.toml").display().to_string();
+    let manifest = root.join("Cargo.toml").display().to_string();
     let args = ["build", "--locked", "--offline", "--release", "-p", package, "--manifest-path", &manifest];
-    let task = Task {
+    Ok(Task {
         label: format!("build-{package}"),
         program,
         args: args.map(str::to_owned).to_vec(),
         env,
-        readable: vec![ctx.paths.root().to_owned(), registry],
+        readable: vec![root.to_owned(), registry],
         writable,
         gpu: false,
         deadline: BUILD_DEADLINE,
         hold_stdin: false,
-    };
-    let ended = runtime.run(&task, &mut |_| {})?;
-    let binary = target.join("release").join(package);
-    if ended.code == Some(0) && binary.is_file() {
-        (ctx.progress)(1, 1, &format!("cargo build {package}"));
-        return Ok(binary);
-    }
-    let told: Vec<&str> = ended.stderr.lines().filter(|line| !line.trim_start().starts_with("Compiling")).collect();
-    let last = told[told.len().saturating_sub(12)..].join("\n    ");
-    let message = format!("cargo build -p {package} failed in runtime {}:\n    {last}", runtime.name());
-    Err(fail(ExitCode::Build, message, format!("cargo build --locked --release -p {package}")))
+    })
+}
+
+/// Where this machine's Rust is, for a cargo that no longer sees the caller's home.
+fn host_rust(cargo: &Path) -> Vec<(String, String)> {
+    let beside = cargo.parent().map(|dir| dir.display().to_string()).unwrap_or_default();
+    let path = ("PATH".to_owned(), format!("{beside}:/usr/local/bin:/usr/bin:/bin"));
+    let rustup = rustup_home().map(|home| ("RUSTUP_HOME".to_owned(), home.display().to_string()));
+    std::iter::once(path).chain(rustup).collect()
+}
+
+/// Cargo's first error with what follows it, or its last lines where it names none.
+fn first_error(stderr: &str) -> Vec<&str> {
+    let lines: Vec<&str> = stderr.lines().collect();
+    let from = lines.iter().position(|line| line.starts_with("error")).unwrap_or(lines.len().saturating_sub(12));
+    lines[from..].iter().take(12).copied().collect()
 }
 
 fn fetch(ctx: &BuildContext<'_>) -> Result<()> {
@@ -156,6 +171,13 @@ fn host_env() -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_error_is_told() {
+        let log = "   Compiling a v0.1.0\nwarning: unused\nerror[E0583]: file not found\n --> src/main.rs:1:1\n";
+        assert_eq!(first_error(log), ["error[E0583]: file not found", " --> src/main.rs:1:1"]);
+        assert_eq!(first_error("killed\n"), ["killed"]);
+    }
 
     #[test]
     fn only_where_crates_come_from_is_taken_over() {

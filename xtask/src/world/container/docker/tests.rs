@@ -4,16 +4,14 @@ use super::*;
 use crate::failure::code_of;
 use crate::world::container::engine::EngineState;
 use crate::world::container::{leftovers, sweep};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A `docker` that writes its arguments down and then does what `script` says.
 fn fake(dir: &Path, script: &str) -> DockerRuntime {
-    let docker = dir.join("docker");
-    let log = dir.join("calls");
-    std::fs::write(&docker, format!("#!/bin/sh\necho \"$@\" >> {}\n{script}\n", log.display())).unwrap();
-    std::fs::set_permissions(&docker, std::fs::Permissions::from_mode(0o755)).unwrap();
-    runtime(Engine::with(vec![("PATH".into(), format!("{}:/usr/bin:/bin", dir.display()))]).unwrap(), "sha256:abc")
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fake:/usr/bin:/bin").to_owned();
+    let log = dir.join("calls").display().to_string();
+    let env = [("PATH", path), ("FAKE_LOG", log), ("FAKE_DO", script.to_owned())];
+    runtime(Engine::with(env.map(|(key, value)| (key.to_owned(), value)).to_vec()).unwrap(), "sha256:abc")
 }
 
 fn runtime(engine: Engine, image: &str) -> DockerRuntime {
