@@ -1,1 +1,3 @@
 //! Commands that only read.
+
+pub mod doctor;
