@@ -1,6 +1,6 @@
 //! What this machine offers, and the difference between what cannot be had and what is refused.
 
-use crate::failure::fail;
+use crate::failure::{code_of, fail};
 use crate::world::container::{Engine, EngineFacts, EngineState};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,14 @@ impl Denied {
     pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Cannot(error) | Self::Refused(error) => error,
+        }
+    }
+
+    /// A failure of the environment leaves other ways open; a bug or an interruption does not.
+    pub(super) fn of(error: anyhow::Error) -> Self {
+        match code_of(&error) {
+            ExitCode::Environment => Self::Cannot(error),
+            _ => Self::Refused(error),
         }
     }
 

@@ -37,3 +37,15 @@ pub fn interruption(signal: i32, what: &str) -> anyhow::Error {
         if signal == SIGTERM { (ExitCode::Terminated, "SIGTERM") } else { (ExitCode::Interrupted, "SIGINT") };
     fail(code, format!("{what}: ended by {name}; what was complete is kept"), "run the same command again to go on")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::code_of;
+
+    #[test]
+    fn each_signal_has_its_documented_code() {
+        assert_eq!(code_of(&interruption(SIGINT, "x")), ExitCode::Interrupted);
+        assert_eq!(code_of(&interruption(SIGTERM, "x")), ExitCode::Terminated);
+    }
+}

@@ -73,7 +73,7 @@ fn ask(dir: &Path, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Deni
         deadline: Duration::from_secs(60),
         hold_stdin: false,
     };
-    let ended = plain.run(&task, &mut |_| {}).map_err(Denied::Cannot)?;
+    let ended = plain.run(&task, &mut |_| {}).map_err(Denied::of)?;
     match ended.code {
         Some(0) => Ok(read(&base.id, &ended.stdout)),
         _ => Err(Denied::cannot(
