@@ -4,12 +4,14 @@
 
 mod base;
 mod choose;
+mod clean;
 mod hostenv;
 mod image;
 mod toolkit;
 
 pub use base::{LOCAL_BASE, make_base};
 pub use choose::{Denied, Machine, RuntimeChoice, explain, inside_why};
+pub use clean::clean;
 pub use image::{BaseFacts, BaseLock};
 pub use toolkit::{BoxToolkit, DRIVER_NEEDED, box_toolkit};
 
