@@ -115,6 +115,7 @@ fn without_docker_auto_takes_the_host_and_says_so() {
     assert!(first.toolkit.nvcc.is_file() && first.toolkit.sanitizer.unwrap().is_file());
     let again = bench.provision(RuntimeChoice::Auto, Some(13_000)).unwrap();
     assert_eq!((again.cached, again.key), (true, first.key));
+    assert_eq!((&again.json()["runtime"], &again.json()["toolkit"]["origin"]), (&"host".into(), &"wheels".into()));
 }
 
 #[test]
