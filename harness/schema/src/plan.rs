@@ -3,6 +3,8 @@
 //! A plan file holds profiles (`smoke`, `quick`, `full`); a run freezes one of them as its own `plan.toml`.
 //! Cells are enumerated here, by pure code, so that the harness and the gate agree on what a complete run is.
 
+mod check;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -274,6 +276,8 @@ impl<'de> Deserialize<'de> for Residency {
 
 /// The chunk of the inner dimension that the tile kernel stages at once, in elements. `tile.cuh` holds the same number.
 pub const K_CHUNK: u32 = 16;
+/// Largest inner dimension whose float32 sums stay exact: inputs are integers up to 4 in size, and float32 holds 24 bits.
+pub const MOST_K: u32 = (1 << 24) / (4 * 4);
 /// The poll periods that `yield.cu` is built for, in tiles.
 pub const POLL_PERIODS: [u32; 2] = [1, 4];
 /// No p99 is claimed from fewer unique events than this; a plan can only ask for more.

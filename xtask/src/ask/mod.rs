@@ -1,3 +1,4 @@
 //! Commands that only read.
 
 pub mod doctor;
+pub mod verify;

@@ -58,7 +58,15 @@ impl Child {
     /// When it cannot be started or ended, or when SIGINT or SIGTERM asked us to stop: it is ended then.
     /// A non-zero exit is not an error here: the caller judges.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        self.run_until(on_line, &interrupted)
+        self.run_until(on_line, &interrupted, &|| false)
+    }
+
+    /// As [`Child::run`], and also ended as by its deadline once `overdue` says so.
+    ///
+    /// # Errors
+    /// As [`Child::run`].
+    pub fn run_watched(&self, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
+        self.run_until(on_line, &interrupted, overdue)
     }
 
     /// Runs a child that puts things back, also after we were asked to stop.
@@ -66,15 +74,20 @@ impl Child {
     /// # Errors
     /// When it cannot be started or ended.
     pub fn run_cleanup(&self) -> Result<Ended> {
-        self.run_until(&mut |_| {}, &|| None)
+        self.run_until(&mut |_| {}, &|| None, &|| false)
     }
 
-    fn run_until(&self, on_line: &mut dyn FnMut(&str), stop: &dyn Fn() -> Option<i32>) -> Result<Ended> {
+    fn run_until(
+        &self,
+        on_line: &mut dyn FnMut(&str),
+        stop: &dyn Fn() -> Option<i32>,
+        overdue: &dyn Fn() -> bool,
+    ) -> Result<Ended> {
         if let Some(signal) = stop() {
             return Err(interruption(signal, &self.name()));
         }
         let mut running = Running::start(self)?;
-        let end = running.watch(self.deadline, on_line, stop);
+        let end = running.watch(self.deadline, on_line, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
         let status = running.finish(&self.name(), on_line)?;
         match end {
@@ -187,7 +200,13 @@ impl Running {
     }
 
     /// Waits for the child's own end, the deadline or a signal.
-    fn watch(&mut self, deadline: Duration, on_line: &mut dyn FnMut(&str), stop: &dyn Fn() -> Option<i32>) -> End {
+    fn watch(
+        &mut self,
+        deadline: Duration,
+        on_line: &mut dyn FnMut(&str),
+        stop: &dyn Fn() -> Option<i32>,
+        overdue: &dyn Fn() -> bool,
+    ) -> End {
         const LOOK: Duration = Duration::from_millis(50);
         let until = Instant::now() + deadline;
         while !self.exited {
@@ -195,7 +214,7 @@ impl Running {
             match stop() {
                 _ if self.exited => {}
                 Some(signal) => return End::Asked(signal),
-                None if Instant::now() >= until => return End::Deadline,
+                None if Instant::now() >= until || overdue() => return End::Deadline,
                 None => {}
             }
         }

@@ -48,13 +48,17 @@ impl Runtime for DockerRuntime {
     }
 
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
+        self.run_watched(task, on_line, &|| false)
+    }
+
+    fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
         self.check_folders(task)?;
         let name = container_name(&task.label);
         let child = Child {
             hold_stdin: task.hold_stdin,
             ..self.engine.child(self.args(task, &name, &Owner::this()), task.deadline)
         };
-        let ended = child.run(on_line);
+        let ended = child.run_watched(on_line, overdue);
         match ended {
             Ok(ended) if ended.timed_out || ended.code.is_none() => {
                 self.remove(&name)?;

@@ -19,7 +19,11 @@ impl Runtime for HostRuntime {
     }
 
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        run_here(&self.env, task, on_line)
+        self.run_watched(task, on_line, &|| false)
+    }
+
+    fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
+        run_here(&self.env, task, on_line, overdue)
     }
 }
 
@@ -36,11 +40,20 @@ impl Runtime for InsideRuntime {
     }
 
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        run_here(&self.env, task, on_line)
+        self.run_watched(task, on_line, &|| false)
+    }
+
+    fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
+        run_here(&self.env, task, on_line, overdue)
     }
 }
 
-fn run_here(env: &[(String, String)], task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
+fn run_here(
+    env: &[(String, String)],
+    task: &Task,
+    on_line: &mut dyn FnMut(&str),
+    overdue: &dyn Fn() -> bool,
+) -> Result<Ended> {
     let child = Child {
         program: (&task.program).into(),
         args: task.args.clone(),
@@ -49,7 +62,7 @@ fn run_here(env: &[(String, String)], task: &Task, on_line: &mut dyn FnMut(&str)
         deadline: task.deadline,
         hold_stdin: task.hold_stdin,
     };
-    child.run(on_line)
+    child.run_watched(on_line, overdue)
 }
 
 #[cfg(test)]

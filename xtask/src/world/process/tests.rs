@@ -84,8 +84,9 @@ fn being_asked_to_stop_ends_the_child_with_the_documented_code() {
     for (signal, code) in [(2, ExitCode::Interrupted), (15, ExitCode::Terminated)] {
         let pid = std::cell::RefCell::new(String::new());
         let stop = || (!pid.borrow().is_empty()).then_some(signal);
-        let error =
-            sh("echo $$; sleep 60").run_until(&mut |line| line.clone_into(&mut pid.borrow_mut()), &stop).unwrap_err();
+        let error = sh("echo $$; sleep 60")
+            .run_until(&mut |line| line.clone_into(&mut pid.borrow_mut()), &stop, &|| false)
+            .unwrap_err();
         assert_eq!(code_of(&error), code);
         assert!(is_gone(&pid.borrow()));
     }
@@ -95,4 +96,13 @@ fn being_asked_to_stop_ends_the_child_with_the_documented_code() {
 fn a_signal_of_its_own_is_no_exit_code() {
     let ended = run(&sh("kill -9 $$"));
     assert_eq!((ended.code, ended.timed_out), (None, false));
+}
+
+#[test]
+fn a_silent_child_is_ended_when_the_caller_says_it_is_overdue() {
+    let began = Instant::now();
+    let heard = std::cell::Cell::new(false);
+    let ended = sh("echo begun; sleep 60").run_watched(&mut |_| heard.set(true), &|| heard.get()).unwrap();
+    assert_eq!((ended.timed_out, ended.code, ended.stdout.as_str()), (true, None, "begun\n"));
+    assert!(began.elapsed() < Duration::from_secs(10));
 }

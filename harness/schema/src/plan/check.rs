@@ -1,0 +1,268 @@
+//! What makes a plan impossible, said before anything is launched. Nothing here knows a device.
+
+use super::{K_CHUNK, MOST_K, POLL_PERIODS, Phase, Plan, PlanFile, ProfileName, Residency};
+use anyhow::{Context, ensure};
+
+impl PlanFile {
+    /// Parses a plan file's text.
+    ///
+    /// # Errors
+    /// When the text is not such a file (with line and column), or its format is newer than ours.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let file: Self = toml::from_str(text)?;
+        crate::check_format("the plan file", file.format)?;
+        Ok(file)
+    }
+
+    /// Freezes one profile, restricted to `phases` (all of them when empty), in their own order; `instrument` always runs.
+    ///
+    /// # Errors
+    /// When the file has no such profile, or the plan is impossible.
+    pub fn freeze(&self, profile: ProfileName, phases: &[Phase]) -> anyhow::Result<Plan> {
+        let numbers = self
+            .profile
+            .get(&profile)
+            .with_context(|| format!("experiment {:?} has no profile {profile:?}", self.experiment))?;
+        let wanted = |phase: &Phase| phases.is_empty() || *phase == Phase::Instrument || phases.contains(phase);
+        let plan = Plan {
+            format: self.format,
+            experiment: self.experiment.clone(),
+            profile_name: profile,
+            clocks: self.clocks,
+            phases: Phase::ALL.into_iter().filter(wanted).collect(),
+            profile: numbers.clone(),
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+}
+
+impl Plan {
+    /// Parses a frozen plan's text and checks it.
+    ///
+    /// # Errors
+    /// When the text is not a plan, its format is newer than ours, or the plan is impossible.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        crate::check_format("the plan", plan.format)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Refuses what no device can do: an empty sweep, zero events, a K that the kernel cannot stage, a poll period not built.
+    ///
+    /// # Errors
+    /// Names the first impossible value and the rule it breaks.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.check_phases()?;
+        self.check_instrument()?;
+        self.check_calibrate()?;
+        self.check_baseline()?;
+        self.check_yields()
+    }
+
+    fn check_phases(&self) -> anyhow::Result<()> {
+        ensure!(self.phases.first() == Some(&Phase::Instrument), "phases must begin with \"instrument\"");
+        ensure!(self.phases.is_sorted_by(|a, b| a < b), "phases must be in order and each only once");
+        Ok(())
+    }
+
+    fn check_instrument(&self) -> anyhow::Result<()> {
+        let plan = &self.profile.instrument;
+        positive("instrument.offset_rounds", plan.offset_rounds)?;
+        ensure!(
+            plan.delay_events >= 2,
+            "instrument.delay_events is {}: every second event is delayed, so it takes 2 or more",
+            plan.delay_events
+        );
+        positive("instrument.delay_ns", plan.delay_ns)
+    }
+
+    fn check_calibrate(&self) -> anyhow::Result<()> {
+        let plan = &self.profile.calibrate;
+        ensure!(!plan.k.is_empty(), "calibrate.k is empty: give at least one inner dimension");
+        plan.k.iter().try_for_each(|k| check_k("calibrate.k", *k))?;
+        unique("calibrate.k", &plan.k)?;
+        positive("calibrate.max_blocks_per_sm", plan.max_blocks_per_sm)?;
+        positive("calibrate.launches", plan.launches)?;
+        positive("calibrate.tiles_per_launch", plan.tiles_per_launch)
+    }
+
+    fn check_baseline(&self) -> anyhow::Result<()> {
+        let plan = &self.profile.baseline;
+        check_k("baseline.k", plan.k)?;
+        ensure!(!plan.blocks.is_empty(), "baseline.blocks is empty: give at least one residency");
+        unique("baseline.blocks", &plan.blocks)?;
+        plan.blocks.iter().try_for_each(|blocks| check_blocks("baseline.blocks", *blocks, 1))?;
+        positive("baseline.events", plan.events)?;
+        positive("baseline.drain_us", plan.drain_us)
+    }
+
+    fn check_yields(&self) -> anyhow::Result<()> {
+        let plan = &self.profile.yields;
+        check_k("yield.k", plan.k)?;
+        ensure!(!plan.cells.is_empty(), "yield.cells is empty: give at least one cell");
+        for cell in &plan.cells {
+            ensure!(
+                POLL_PERIODS.contains(&cell.poll),
+                "yield.cells: poll = {} is not a period the kernel is built for ({POLL_PERIODS:?})",
+                cell.poll
+            );
+            check_blocks("yield.cells", cell.blocks, 2)?;
+        }
+        let points: Vec<_> = plan.cells.iter().map(|cell| (cell.blocks, cell.poll, cell.set)).collect();
+        unique("yield.cells", &points)?;
+        positive("yield.events", plan.events)?;
+        positive("yield.launches", plan.launches)?;
+        ensure!(
+            plan.launches <= plan.events,
+            "yield.launches is {} for {} events: a launch needs at least one event",
+            plan.launches,
+            plan.events
+        );
+        positive("yield.cost_quads", plan.cost_quads)?;
+        positive("yield.drain_us", plan.drain_us)
+    }
+}
+
+fn positive(name: &str, value: u32) -> anyhow::Result<()> {
+    ensure!(value > 0, "{name} is 0: it must be at least 1");
+    Ok(())
+}
+
+fn check_k(name: &str, k: u32) -> anyhow::Result<()> {
+    ensure!(
+        k > 0 && k.is_multiple_of(K_CHUNK),
+        "{name} = {k} is not a multiple of {K_CHUNK}, the chunk that the tile kernel stages at once; use {} or {}",
+        (k / K_CHUNK).max(1) * K_CHUNK,
+        (k / K_CHUNK + 1) * K_CHUNK
+    );
+    ensure!(k <= MOST_K, "{name} = {k} is above {MOST_K}, where float32 sums of the inputs stop being exact");
+    Ok(())
+}
+
+fn check_blocks(name: &str, blocks: Residency, fewest: u32) -> anyhow::Result<()> {
+    match blocks {
+        Residency::Blocks(n) if n < fewest => {
+            anyhow::bail!(
+                "{name}: blocks = {n} is too few; {fewest} is the least (one block only sets in event launches)"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unique<T: PartialEq + std::fmt::Debug>(name: &str, values: &[T]) -> anyhow::Result<()> {
+    for (i, value) in values.iter().enumerate() {
+        ensure!(!values[..i].contains(value), "{name} names {value:?} twice");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{BaselinePlan, CalibratePlan, ClockClass, InstrumentPlan, Profile, Setter, YieldCell, YieldPlan};
+
+    fn possible() -> Plan {
+        Plan {
+            format: 1,
+            experiment: "preempt".to_owned(),
+            profile_name: ProfileName::Smoke,
+            clocks: ClockClass::Stable,
+            phases: Phase::ALL.to_vec(),
+            profile: Profile {
+                instrument: InstrumentPlan { offset_rounds: 1, delay_events: 2, delay_ns: 1 },
+                calibrate: CalibratePlan {
+                    k: vec![32],
+                    max_blocks_per_sm: 1,
+                    launches: 1,
+                    tiles_per_launch: 1,
+                    warmup_tiles: 0,
+                    tail_tiles: 0,
+                },
+                baseline: BaselinePlan {
+                    k: 64,
+                    blocks: vec![Residency::Full],
+                    events: 1,
+                    warmup_launches: 0,
+                    drain_us: 1,
+                },
+                yields: YieldPlan {
+                    k: 64,
+                    cells: vec![YieldCell { blocks: Residency::Full, poll: 1, set: Setter::Device, cost: true }],
+                    events: 1,
+                    launches: 1,
+                    warmup_launches: 0,
+                    cost_quads: 1,
+                    drain_us: 1,
+                },
+            },
+        }
+    }
+
+    /// Breaks one number and expects the refusal to say so.
+    fn check_refused(break_it: impl FnOnce(&mut Plan), expected: &str) {
+        let mut plan = possible();
+        break_it(&mut plan);
+        let message = plan.check().unwrap_err().to_string();
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+    }
+
+    #[test]
+    fn a_possible_plan_passes_and_survives_its_own_text() {
+        let plan = possible();
+        plan.check().unwrap();
+        assert_eq!(Plan::parse(&toml::to_string(&plan).unwrap()).unwrap(), plan);
+    }
+
+    #[test]
+    fn impossible_numbers_are_named() {
+        check_refused(|p| p.profile.calibrate.k = vec![32, 40], "calibrate.k = 40 is not a multiple of 16");
+        check_refused(|p| p.profile.baseline.k = 0, "baseline.k = 0 is not a multiple of 16");
+        check_refused(|p| p.profile.yields.k = 8, "use 16 or 16");
+        check_refused(|p| p.profile.yields.k = 1 << 21, "stop being exact");
+        check_refused(|p| p.profile.calibrate.k = vec![], "calibrate.k is empty");
+        check_refused(|p| p.profile.calibrate.k = vec![32, 32], "names 32 twice");
+        check_refused(|p| p.profile.calibrate.launches = 0, "calibrate.launches is 0");
+        check_refused(|p| p.profile.baseline.events = 0, "baseline.events is 0");
+        check_refused(|p| p.profile.baseline.blocks = vec![Residency::Blocks(0)], "blocks = 0 is too few");
+        check_refused(|p| p.profile.yields.events = 0, "yield.events is 0");
+        check_refused(|p| p.profile.yields.launches = 2, "at least one event");
+        check_refused(|p| p.profile.yields.cells[0].poll = 3, "poll = 3 is not a period");
+        check_refused(|p| p.profile.yields.cells[0].blocks = Residency::Blocks(1), "blocks = 1 is too few");
+        check_refused(|p| p.profile.instrument.delay_events = 1, "instrument.delay_events is 1");
+        check_refused(|p| p.phases = vec![Phase::Yield], "begin with \"instrument\"");
+        check_refused(|p| p.phases = vec![Phase::Instrument, Phase::Yield, Phase::Baseline], "in order");
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let mut plan = possible();
+        plan.format = crate::FORMAT + 1;
+        assert!(Plan::parse(&toml::to_string(&plan).unwrap()).unwrap_err().to_string().contains("newer Assay"));
+    }
+
+    #[test]
+    fn the_shipped_plan_freezes_in_every_profile() {
+        let text = include_str!("../../../experiments/preempt/plan.toml");
+        let file = PlanFile::parse(text).unwrap();
+        for profile in [ProfileName::Smoke, ProfileName::Quick, ProfileName::Full] {
+            file.freeze(profile, &[]).unwrap();
+        }
+        let some = file.freeze(ProfileName::Full, &[Phase::Yield]).unwrap();
+        assert_eq!(some.phases, [Phase::Instrument, Phase::Yield]);
+        let full = &some.profile.yields;
+        assert!(
+            u64::from(full.events) >= crate::plan::MIN_EVENTS_P99
+                && u64::from(full.launches) >= crate::plan::MIN_LAUNCHES
+        );
+    }
+
+    #[test]
+    fn a_typo_is_reported_with_its_line() {
+        let text = include_str!("../../../experiments/preempt/plan.toml").replacen("clocks =", "clock =", 1);
+        let message = PlanFile::parse(&text).unwrap_err().to_string();
+        assert!(message.contains("line") && message.contains("clock"), "{message}");
+    }
+}

@@ -1,0 +1,123 @@
+//! The in-band clock: how often blocks sample it, and which windows are kept. Pure.
+
+use super::abi::{BlockRecord, ClockSample};
+use crate::oracle::TILE;
+
+/// Readings a block has room for in a long launch.
+const MOST_SAMPLES: u32 = 34;
+/// Launches shorter than this keep one window per SM: the whole launch.
+const SHORT_LAUNCH_NS: u64 = 5_000_000;
+/// Windows are at least this long, and at least [`QUANTA`] timer steps, so that a step is 0.1 % of one.
+const SHORTEST_WINDOW_NS: u64 = 100_000;
+/// See [`SHORTEST_WINDOW_NS`].
+const QUANTA: u64 = 1000;
+/// Share of its peak that a full SM is expected to reach, and its clock, to guess how long a tile takes.
+const EXPECTED_FLOP_PER_LANE_NS: f64 = 2.0 * 1.5 * 0.6;
+
+/// When a block samples its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sampling {
+    /// Every 2^this tiles.
+    pub(super) shift: u32,
+    /// Readings there is room for, the first and the last included.
+    pub(super) capacity: u32,
+}
+
+/// What a launch is expected to take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    /// Wall of a tile.
+    pub(super) tile_ns: u64,
+    /// Tiles of a block.
+    pub(super) tiles: u64,
+}
+
+impl Expected {
+    /// Guesses from the amount of work and the width of the GPU.
+    pub(super) fn new(k: u32, tasks: u32, blocks: u32, sms: u32, lanes: u32) -> Self {
+        let flop = 2.0 * (TILE * TILE) as f64 * f64::from(k);
+        let rate = f64::from(lanes.max(64)) * EXPECTED_FLOP_PER_LANE_NS;
+        let tile_ns = flop * f64::from(blocks.div_ceil(sms.max(1))) / rate;
+        Self { tile_ns: (tile_ns as u64).max(1), tiles: u64::from(tasks.div_ceil(blocks.max(1))) }
+    }
+
+    /// How to sample a launch like this with a timer of this step.
+    pub(super) fn sampling(&self, quantum_ns: u32) -> Sampling {
+        if self.tile_ns * self.tiles < SHORT_LAUNCH_NS {
+            return Sampling { shift: 31, capacity: 2 };
+        }
+        let window_ns = SHORTEST_WINDOW_NS.max(QUANTA * u64::from(quantum_ns));
+        let mut shift = 0;
+        while shift < 31 && ((self.tile_ns << shift) < window_ns || (self.tiles >> shift) > u64::from(MOST_SAMPLES - 2))
+        {
+            shift += 1;
+        }
+        Sampling { shift, capacity: MOST_SAMPLES }
+    }
+}
+
+/// The windows of one block per SM (the one with the lowest index): SM, cycles, ns.
+pub(super) fn windows(blocks: &[BlockRecord], samples: &[ClockSample], capacity: u32) -> Vec<(u32, u32, u32)> {
+    let mut sms = std::collections::BTreeSet::new();
+    let mut kept = Vec::new();
+    for (block, samples) in blocks.iter().zip(samples.chunks_exact(capacity as usize)) {
+        let written = &samples[..(block.clock_samples.min(capacity)) as usize];
+        if written.len() >= 2 && sms.insert(block.sm) {
+            kept.extend(block_windows(block.sm, written));
+        }
+    }
+    kept
+}
+
+/// The windows between a block's readings; a last one that is much shorter than the first is left out.
+fn block_windows(sm: u32, samples: &[ClockSample]) -> Vec<(u32, u32, u32)> {
+    let spans = samples.windows(2).map(|pair| (pair[1].cycles - pair[0].cycles, pair[1].ns - pair[0].ns));
+    let mut spans: Vec<(u64, u64)> = spans.filter(|(_, ns)| *ns > 0).collect();
+    if spans.len() > 1 && spans[spans.len() - 1].1 < spans[0].1 / 2 {
+        spans.pop();
+    }
+    let narrow = |(cycles, ns)| Some((sm, u32::try_from(cycles).ok()?, u32::try_from(ns).ok()?));
+    spans.into_iter().filter_map(narrow).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(cycles: u64, ns: u64) -> ClockSample {
+        ClockSample { cycles, ns }
+    }
+
+    fn block(sm: u32, clock_samples: u32) -> BlockRecord {
+        BlockRecord { sm, clock_samples, ..BlockRecord::default() }
+    }
+
+    #[test]
+    fn a_short_launch_keeps_one_window() {
+        let expected = Expected::new(64, 107_000, 660, 132, 128);
+        assert_eq!(expected.sampling(32), Sampling { shift: 31, capacity: 2 });
+    }
+
+    #[test]
+    fn a_long_launch_gets_windows_of_100_us_that_fit_its_room() {
+        let expected = Expected { tile_ns: 8_000, tiles: 100_000 };
+        let sampling = expected.sampling(32);
+        assert!((8_000 << sampling.shift) >= 100_000 && (100_000 >> sampling.shift) <= 32, "{sampling:?}");
+        let coarse = Expected { tile_ns: 8_000, tiles: 1_000 }.sampling(1024);
+        assert!((8_000_u64 << coarse.shift) >= 1_024_000, "{coarse:?}");
+    }
+
+    #[test]
+    fn one_block_per_sm_gives_windows_and_a_short_tail_is_dropped() {
+        let blocks = [block(7, 4), block(7, 2), block(9, 0)];
+        let mut samples = vec![ClockSample::default(); 12];
+        samples[..4].copy_from_slice(&[sample(0, 0), sample(200, 100), sample(400, 200), sample(440, 220)]);
+        assert_eq!(windows(&blocks, &samples, 4), [(7, 200, 100), (7, 200, 100)]);
+    }
+
+    #[test]
+    fn a_whole_launch_is_kept_however_short() {
+        let samples = [sample(10, 5), sample(30, 15)];
+        assert_eq!(windows(&[block(1, 2)], &samples, 2), [(1, 20, 10)]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Phase 1: tile walls by inner dimension and residency, every output checked, and a planted wrong element that must be found.
+
+use crate::device::{CalibrateLaunch, CalibrateRaw};
+use crate::measure::Context;
+use crate::plan::calibrate_tiles;
+use crate::record::{LaunchLog, Measured};
+use schema::cell::{CALIBRATE_EVENTS, CellFacts};
+use schema::plan::CalibratePlan;
+use schema::table::{Column, Table};
+
+/// Cells `k=…,blocks=…`.
+///
+/// # Errors
+/// When a launch fails.
+pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Measured> {
+    let plan = &context.profile.calibrate;
+    let launch = launch(plan, k, blocks);
+    let (mut log, mut rows) = (LaunchLog::default(), Rows::default());
+    let mut facts = CellFacts {
+        tasks: Some(u64::from(blocks * (launch.warmup_tiles + launch.tiles + launch.tail_tiles))),
+        flop_per_tile: Some(flop_per_tile(k)),
+        poison_caught: Some(poison_caught(context, &launch, &mut log)?),
+        ..CellFacts::default()
+    };
+    let mut largest_error: f64 = 0.0;
+    for _ in 0..plan.launches {
+        let raw = context.session.calibrate(&launch)?;
+        largest_error = largest_error.max(raw.max_relative_error);
+        let number = log.add(&raw.launch, false);
+        rows.add(number, &raw, launch.tiles);
+        context.session.events(rows.0[0].len() as u64)?;
+    }
+    facts.max_relative_error = Some(largest_error);
+    Ok(Measured { log, events: rows.table(), blocks: None, facts })
+}
+
+/// Floating-point operations of a 64 by 64 tile: a multiplication and an addition per element and step.
+#[must_use]
+pub fn flop_per_tile(k: u32) -> u64 {
+    2 * 64 * 64 * u64::from(k)
+}
+
+fn launch(plan: &CalibratePlan, k: u32, blocks: u32) -> CalibrateLaunch {
+    CalibrateLaunch {
+        k,
+        blocks,
+        warmup_tiles: plan.warmup_tiles,
+        tiles: calibrate_tiles(plan.tiles_per_launch, blocks),
+        tail_tiles: plan.tail_tiles,
+        poison: false,
+    }
+}
+
+/// One launch whose output is spoiled in one element; its row is kept as warm-up, its tiles are not events.
+fn poison_caught(context: &mut Context, launch: &CalibrateLaunch, log: &mut LaunchLog) -> anyhow::Result<bool> {
+    let raw = context.session.calibrate(&CalibrateLaunch { poison: true, ..*launch })?;
+    log.add(&raw.launch, true);
+    Ok(raw.launch.wrong_tiles == 1 && raw.max_relative_error > 0.0)
+}
+
+/// The event columns, in the order of [`CALIBRATE_EVENTS`].
+#[derive(Default)]
+struct Rows([Vec<u32>; 5]);
+
+impl Rows {
+    fn add(&mut self, launch: u32, raw: &CalibrateRaw, tiles: u32) {
+        let places =
+            (0_u32..).zip(&raw.launch.block_sm).flat_map(|(block, sm)| (0..tiles).map(move |tile| (block, *sm, tile)));
+        for ((block, sm, tile), wall_ns) in places.zip(&raw.wall_ns) {
+            for (column, value) in self.0.iter_mut().zip([launch, block, sm, tile, *wall_ns]) {
+                column.push(value);
+            }
+        }
+    }
+
+    fn table(self) -> Table {
+        let columns = CALIBRATE_EVENTS.iter().zip(self.0);
+        columns.fold(Table::new(), |table, (name, column)| table.with(name, Column::U32(column)))
+    }
+}

@@ -1,0 +1,103 @@
+//! What polling costs: drains in ABBA order, the polling kernel against the fastest poll-free grid on this device.
+
+use super::calibrate::flop_per_tile;
+use crate::device::{DrainLaunch, Drainer};
+use crate::measure::Context;
+use crate::record::{LaunchLog, Measured};
+use schema::cell::{COST_EVENTS, CellFacts, DeviceFacts};
+use schema::table::{Column, Table};
+
+/// Pilot drains of each poll-free candidate.
+const PILOT_DRAINS: usize = 5;
+/// Quads discarded before the first one kept.
+const WARMUP_QUADS: u32 = 1;
+/// Arms in the order they run in a quad: 0 poll-free, 1 polling.
+const ABBA: [u32; 4] = [0, 1, 1, 0];
+
+/// Cells `cost,k=…,blocks=…,poll=…`.
+///
+/// # Errors
+/// When a launch fails.
+pub fn measure(context: &mut Context, k: u32, blocks: u32, poll: u32) -> anyhow::Result<Measured> {
+    let plan = &context.profile.yields;
+    let slots = context.session.facts().slots;
+    let full = slots.sms * slots.drain_per_sm;
+    let tasks = context.size_drain(Drainer::PollFree, k, full, plan.drain_us)?;
+    let drain = |drainer, blocks| DrainLaunch { drainer, k, blocks, tasks, poison: false };
+    let mut pilot = Vec::new();
+    for per_sm in 1..=slots.drain_per_sm {
+        let candidate = per_sm * slots.sms;
+        let wall_ns = context.drain_wall_ns(&drain(Drainer::PollFree, candidate), PILOT_DRAINS)?;
+        pilot.push((candidate, u64::from(wall_ns)));
+    }
+    let best = fastest(&pilot);
+    let arms = [drain(Drainer::PollFree, best), drain(Drainer::Polling(poll), blocks)];
+    let (log, events) = quads(context, &arms)?;
+    let facts = CellFacts {
+        fp32_peak_tflops: log.clock_khz_p50().and_then(|khz| peak_tflops(context.session.facts(), khz)),
+        tasks: Some(u64::from(tasks)),
+        poll_free_blocks: Some(best),
+        pilot: Some(pilot),
+        flop_per_tile: Some(flop_per_tile(k)),
+        ..CellFacts::default()
+    };
+    Ok(Measured { log, events, blocks: None, facts })
+}
+
+fn quads(context: &mut Context, arms: &[DrainLaunch; 2]) -> anyhow::Result<(LaunchLog, Table)> {
+    let (mut log, mut rows): (_, [Vec<u32>; 5]) = (LaunchLog::default(), Default::default());
+    for quad in 0..WARMUP_QUADS + context.profile.yields.cost_quads {
+        for (position, arm) in (0..).zip(ABBA) {
+            let raw = context.session.drain(&arms[arm as usize])?;
+            let warmup = quad < WARMUP_QUADS;
+            let launch = log.add(&raw, warmup);
+            if !warmup {
+                let row = [launch, quad - WARMUP_QUADS, position, arm, raw.wall_ns];
+                rows.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+            }
+        }
+        context.session.events(rows[0].len() as u64)?;
+    }
+    let columns = COST_EVENTS.iter().zip(rows);
+    Ok((log, columns.fold(Table::new(), |table, (name, column)| table.with(name, Column::U32(column)))))
+}
+
+/// The grid with the shortest median drain; the smaller one when two tie.
+fn fastest(pilot: &[(u32, u64)]) -> u32 {
+    let best = pilot.iter().min_by_key(|(blocks, wall_ns)| (*wall_ns, *blocks));
+    best.expect("a device holds at least one block per SM").0
+}
+
+/// fp32 peak at the observed clock: every lane one multiply-add, two operations, a cycle. Absent for unknown lanes.
+fn peak_tflops(facts: &DeviceFacts, clock_khz: u32) -> Option<f64> {
+    let lanes = facts.slots.sms * facts.fp32_lanes_per_sm;
+    (lanes > 0).then(|| f64::from(lanes) * 2.0 * f64::from(clock_khz) * 1e3 / 1e12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::device::emulated::Emulated;
+
+    #[test]
+    fn the_fastest_grid_wins_and_the_smaller_one_ties() {
+        assert_eq!(fastest(&[(132, 900), (264, 700), (396, 701)]), 264);
+        assert_eq!(fastest(&[(132, 700), (264, 700)]), 132);
+    }
+
+    #[test]
+    fn the_peak_of_an_h200_and_of_unknown_lanes() {
+        let mut facts = Emulated::open().facts().clone();
+        assert_eq!(peak_tflops(&facts, 1_980_000), None);
+        facts.slots.sms = 132;
+        facts.fp32_lanes_per_sm = 128;
+        assert!((peak_tflops(&facts, 1_980_000).unwrap() - 66.9).abs() < 0.1);
+    }
+
+    #[test]
+    fn arms_are_balanced_within_a_quad() {
+        let mean_position = |arm: u32| (0..4).filter(|position| ABBA[*position] == arm).sum::<usize>();
+        assert_eq!(mean_position(0), mean_position(1));
+    }
+}
