@@ -29,7 +29,6 @@ struct YieldShared {
 __device__ __forceinline__ void observe(const EventArgs& events, YieldShared& shared, uint32_t generation,
                                         uint32_t last_old_ns) {
     shared.observed_ns = ptx::mov_globaltimer_lo();
-    ptx::fence_acq_rel_gpu();  // With the relaxed poll before it, the acquire.
     if (delayed(events, kLegObservedToReady, generation - events.first_generation - 1)) spin(events.delay_ns);
     shared.last_old_ns = last_old_ns;
     shared.generation = generation;
@@ -39,6 +38,7 @@ __device__ __forceinline__ void observe(const EventArgs& events, YieldShared& sh
 __device__ __forceinline__ void record_ready(const EventArgs& events, const YieldShared& shared, uint32_t first_column,
                                              uint32_t seen) {
     const uint32_t ready_ns = ptx::mov_globaltimer_lo();
+    ptx::fence_acq_rel_gpu();  // With the relaxed poll before it, the acquire: urgent work sees what came before the set.
     for (uint32_t event = seen - events.first_generation; event != shared.generation - events.first_generation; ++event) {
         const uint64_t cell = static_cast<uint64_t>(event) * events.columns + blockIdx.x + first_column;
         events.observed_ns[cell] = shared.observed_ns;
