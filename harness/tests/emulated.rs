@@ -36,7 +36,7 @@ impl Run {
     /// A plan that takes no time to speak of.
     fn tiny() -> Self {
         let mut run = Self::new(&[Phase::Calibrate]);
-        run.plan.profile.calibrate.k = vec![16];
+        run.plan.profile.calibrate.k = vec![32];
         run.plan.profile.instrument.delay_events = 2;
         run.plan.profile.instrument.delay_ns = 1000;
         Self::of(run.plan)
