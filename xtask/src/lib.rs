@@ -12,3 +12,6 @@ pub mod ask;
 pub mod pure;
 
 pub mod world;
+
+#[cfg(test)]
+mod trial;

@@ -3,6 +3,7 @@
 //! Nothing here knows of CUDA, Docker or git. A format carries a version; readers refuse a newer one.
 
 pub mod build;
+pub mod bundle;
 pub mod cell;
 pub mod claim;
 pub mod digest;

@@ -1,1 +1,4 @@
 //! Commands that only read.
+
+pub mod doctor;
+pub mod verify;

@@ -1,1 +1,12 @@
 //! The steps of the one path, in order. Each consumes the type that the step before it made.
+
+pub mod build;
+pub mod bundle;
+pub mod clocks;
+pub mod gate;
+pub mod pack;
+pub mod provision;
+pub mod publish;
+pub mod run;
+pub mod sanitize;
+pub mod seal;

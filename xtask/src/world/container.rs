@@ -2,6 +2,19 @@
 //!
 //! Every path is the same inside as outside: mounts keep their absolute path. A step never knows which runtime it got.
 
+mod docker;
+mod engine;
+mod gpu;
+mod host;
+mod owner;
+
+pub use docker::{DockerRuntime, HARDENING};
+pub(crate) use engine::last;
+pub use engine::{Engine, EngineFacts, EngineState, Image};
+pub use gpu::{GpuAccess, device_nodes, driver_libraries};
+pub use host::{HostRuntime, InsideRuntime};
+pub use owner::{Leftover, leftovers, sweep};
+
 use super::process::Ended;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -31,7 +44,7 @@ pub struct Task {
 }
 
 /// Where programs run.
-pub trait Runtime {
+pub trait Runtime: Sync {
     /// `docker`, `host` or `inside`.
     fn name(&self) -> &'static str;
 
@@ -40,4 +53,14 @@ pub trait Runtime {
     /// # Errors
     /// When it cannot be started. A non-zero exit is not an error here: the caller judges.
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended>;
+
+    /// As [`Runtime::run`], and also ended as by its deadline once `overdue` says so, which is asked while the task is silent.
+    /// A runtime without this leaves a silent task to its deadline.
+    ///
+    /// # Errors
+    /// As [`Runtime::run`].
+    fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
+        let _ = overdue;
+        self.run(task, on_line)
+    }
 }

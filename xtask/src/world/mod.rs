@@ -1,4 +1,15 @@
 //! All that can fail outside of us, each behind a small door: processes, containers, NVML, git, files.
 
+pub mod attempts;
 pub mod container;
+pub mod driver;
+pub mod evidence;
+pub mod files;
+pub mod git;
+pub mod history;
+pub mod layout;
+pub mod nvml;
 pub mod process;
+pub mod toolkit;
+pub mod ui;
+pub mod wheels;

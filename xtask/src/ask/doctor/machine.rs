@@ -1,0 +1,206 @@
+//! The machine: programs, disk, kernel, whether we are in a container, who may lock clocks, and what may change a driver under us.
+
+use super::{Check, DoctorOptions};
+use crate::paths::Paths;
+use crate::steps::provision::Machine;
+use crate::world::process::{Child, Ended, find_program};
+use crate::world::wheels::{Lock, is_installed};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
+    vec![
+        rust(paths, machine),
+        compiler(options, machine),
+        pip(paths, options, machine),
+        disk(paths),
+        kernel(machine),
+        inside(machine),
+        clock_rights(machine),
+        upgrades(machine),
+    ]
+}
+
+fn rust(paths: &Paths, machine: &Machine) -> Check {
+    let remedy = "install Rust with rustup (rust-lang.org/tools/install); a bundle needs none";
+    match ask(machine, paths, "cargo", &["--version"]) {
+        Some(ended) if ended.code == Some(0) => Check::ok("rust", ended.stdout.trim()),
+        Some(ended) => Check::warn("rust", format!("cargo does not start: {}", ended.stderr.trim()), remedy),
+        None => Check::warn("rust", "no cargo on PATH", remedy),
+    }
+}
+
+fn compiler(options: &DoctorOptions, machine: &Machine) -> Check {
+    match on_path(machine, "g++") {
+        Some(path) => Check::ok("g++", path.display().to_string()),
+        None => {
+            let needed = !options.only_docker();
+            Check::missing(
+                "g++",
+                needed,
+                "none on PATH; nvcc and cargo need it outside of a container",
+                "sudo apt-get install g++",
+            )
+        }
+    }
+}
+
+fn pip(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Check {
+    const NAME: &str = "python3-pip";
+    let installed = Lock::read(&paths.toolkit_lock())
+        .is_ok_and(|lock| is_installed(&lock.digest, &paths.root().join("target/toolkit").join(lock.digest.short())));
+    match ask(machine, paths, "python3", &["-m", "pip", "--version"]) {
+        Some(ended) if ended.code == Some(0) => {
+            let version = ended.stdout.split(" from ").next().unwrap_or_default().trim().to_owned();
+            Check::ok(NAME, if installed { format!("{version}; the toolkit is unpacked") } else { version })
+        }
+        _ if installed => Check::ok(NAME, "not here, and not needed: the toolkit is unpacked"),
+        _ => {
+            let own = crate::steps::provision::box_toolkit(machine).is_some();
+            let needed = !own && !options.offline && options.base.is_none();
+            Check::missing(NAME, needed, "not here; it fetches the pinned toolkit", "sudo apt-get install python3-pip")
+        }
+    }
+}
+
+fn disk(paths: &Paths) -> Check {
+    match rustix::fs::statvfs(paths.root()) {
+        Ok(stat) => judge_disk(stat.f_bavail * stat.f_frsize),
+        Err(error) => Check::warn("disk", format!("cannot be asked: {error}"), "df -h ."),
+    }
+}
+
+/// Toolkit and wheels take 0.5 GB, a build tree 3 GB, an image 2 GB.
+fn judge_disk(free_bytes: u64) -> Check {
+    #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
+    let found = format!("{:.1} GB free", free_bytes as f64 / 1e9);
+    let remedy = "free some: docker image prune; cargo clean";
+    match free_bytes {
+        0..2_000_000_000 => Check::missing("disk", true, format!("{found}; a run needs 2 at least"), remedy),
+        2_000_000_000..8_000_000_000 => Check::warn("disk", format!("{found}; an image and a full run want 8"), remedy),
+        _ => Check::ok("disk", found),
+    }
+}
+
+fn kernel(machine: &Machine) -> Check {
+    let uname = rustix::system::uname();
+    let (release, arch) = (uname.release().to_string_lossy(), uname.machine().to_string_lossy());
+    let os = std::fs::read_to_string(machine.root.join("etc/os-release")).unwrap_or_default();
+    let name =
+        os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("unknown system").trim_matches('"');
+    if arch == "x86_64" {
+        return Check::ok("system", format!("{name}, Linux {release}, {arch}"));
+    }
+    let found = format!("{name}, Linux {release}, {arch}; the pinned wheels are for x86_64");
+    Check::warn("system", found, "use the machine's own toolkit: --runtime host --offline")
+}
+
+fn inside(machine: &Machine) -> Check {
+    match &machine.inside {
+        Some(why) => Check::warn("inside", format!("{why}; clocks can usually not be locked here"), "--clocks observe"),
+        None => Check::ok("inside", "not in a container"),
+    }
+}
+
+fn clock_rights(machine: &Machine) -> Check {
+    const NAME: &str = "clock-rights";
+    if rustix::process::geteuid().is_root() {
+        return Check::ok(NAME, "root");
+    }
+    let env = machine.env.iter().filter(|(key, _)| key == "PATH").cloned().collect();
+    let asked = Child {
+        program: "sudo".into(),
+        args: vec!["-n".into(), "true".into()],
+        env,
+        dir: "/".into(),
+        deadline: Duration::from_secs(5),
+        hold_stdin: false,
+    };
+    match asked.run(&mut |_| {}) {
+        Ok(ended) if ended.code == Some(0) => Check::ok(NAME, "sudo without a password"),
+        _ => Check::warn(
+            NAME,
+            "neither root nor sudo without a password: clocks cannot be locked",
+            "sudo -v, then run again in this shell; or --clocks observe",
+        ),
+    }
+}
+
+fn upgrades(machine: &Machine) -> Check {
+    const NAME: &str = "unattended-upgrades";
+    let settings = machine.root.join("etc/apt/apt.conf.d/20auto-upgrades");
+    let on = std::fs::read_to_string(settings).is_ok_and(|text| {
+        text.lines()
+            .any(|line| line.trim_start().starts_with("APT::Periodic::Unattended-Upgrade") && !line.contains("\"0\""))
+    });
+    match on && machine.root.join("usr/bin/unattended-upgrade").exists() {
+        true => Check::warn(
+            NAME,
+            "on: they can replace the driver under a run",
+            "sudo systemctl stop unattended-upgrades apt-daily-upgrade.timer",
+        ),
+        false => Check::ok(NAME, "off"),
+    }
+}
+
+fn on_path(machine: &Machine, program: &str) -> Option<PathBuf> {
+    find_program(Path::new(program), machine.var("PATH").unwrap_or_default())
+}
+
+/// Asks a program for its version in the root folder; absent when it is not on PATH.
+fn ask(machine: &Machine, paths: &Paths, program: &str, args: &[&str]) -> Option<Ended> {
+    let wanted = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
+    let child = Child {
+        program: on_path(machine, program)?,
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        env: machine.env.iter().filter(|(key, _)| wanted.contains(&key.as_str())).cloned().collect(),
+        dir: paths.root().to_owned(),
+        deadline: Duration::from_secs(30),
+        hold_stdin: false,
+    };
+    child.run(&mut |_| {}).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::doctor::State;
+    use crate::steps::provision::RuntimeChoice;
+    use crate::world::container::EngineState;
+
+    fn machine(root: &Path, path: &str) -> Machine {
+        let env = vec![("PATH".into(), path.into()), ("HOME".into(), "/tmp".into())];
+        Machine { root: root.to_owned(), env, engine: None, state: EngineState::Absent, inside: None }
+    }
+
+    #[test]
+    fn little_disk_warns_and_none_blocks() {
+        let states = [1_999_999_999, 2_000_000_000, 9_000_000_000].map(|bytes| judge_disk(bytes).state);
+        assert_eq!(states, [State::Block, State::Warn, State::Ok]);
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_what_to_type() {
+        let root = tempfile::tempdir().unwrap();
+        let (paths, machine) = (Paths::new(root.path()), machine(root.path(), "/nonexistent"));
+        let options = DoctorOptions { runtime: RuntimeChoice::Host, base: None, offline: false };
+        let found = [rust(&paths, &machine), compiler(&options, &machine), pip(&paths, &options, &machine)];
+        assert_eq!(found.clone().map(|check| check.state), [State::Warn, State::Block, State::Block]);
+        assert!(found[1].remedy.contains("apt-get install g++") && found[2].remedy.contains("python3-pip"));
+        let docker = DoctorOptions { runtime: RuntimeChoice::Docker, ..options };
+        assert_eq!(compiler(&docker, &machine).state, State::Warn);
+    }
+
+    #[test]
+    fn upgrades_that_are_on_warn() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("etc/apt/apt.conf.d")).unwrap();
+        std::fs::create_dir_all(root.path().join("usr/bin")).unwrap();
+        std::fs::write(root.path().join("usr/bin/unattended-upgrade"), "").unwrap();
+        let settings = root.path().join("etc/apt/apt.conf.d/20auto-upgrades");
+        for (value, state) in [("1", State::Warn), ("0", State::Ok)] {
+            std::fs::write(&settings, format!("APT::Periodic::Unattended-Upgrade \"{value}\";\n")).unwrap();
+            assert_eq!(upgrades(&machine(root.path(), "")).state, state);
+        }
+    }
+}

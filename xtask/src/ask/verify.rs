@@ -1,0 +1,153 @@
+//! `verify`: re-hash, re-parse, recompute, re-judge, report. No network, no GPU, no docker, and nothing is written.
+//!
+//! It never believes a stored `passed`: the verdict is made anew from the evidence and compared byte for byte.
+
+mod files;
+mod judgement;
+mod notebook;
+mod orphans;
+
+#[cfg(test)]
+mod tests;
+
+use crate::failure::fail;
+use crate::paths::Paths;
+use crate::pure::notebook::Notebook;
+use crate::world::layout::Layout;
+use anyhow::Result;
+use schema::ExitCode;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What was found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Whether everything holds.
+    pub ok: bool,
+    /// Files whose digest was compared.
+    pub checked_files: u64,
+    /// Their bytes.
+    pub checked_bytes: u64,
+    /// Detached files that were at hand and compared.
+    pub detached_checked: u64,
+    /// Detached files that are not at hand.
+    pub detached_absent: u64,
+    /// Everything that does not hold.
+    pub problems: Vec<Problem>,
+    /// What was looked at.
+    pub runs: Vec<RunReport>,
+    /// What could not be checked here, and why.
+    pub notes: Vec<String>,
+}
+
+/// Something that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file, below the run directory or below the repository's root.
+    pub path: String,
+    /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
+    /// `sums`, `unbound`, `recompute`, `verdict`, `chain`.
+    pub kind: String,
+    /// What exactly.
+    pub detail: String,
+}
+
+/// One run that was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// Its id.
+    pub run: String,
+    /// `sealed` in a run directory, or `published`.
+    pub state: String,
+    /// Whether its verdict lets it pass; absent when it could not be judged.
+    pub passed: Option<bool>,
+    /// `KEY` or `unproven`.
+    pub authorship: String,
+}
+
+impl Report {
+    fn problem(&mut self, path: impl Into<String>, kind: &str, detail: impl Into<String>) {
+        self.problems.push(Problem { path: path.into(), kind: kind.to_owned(), detail: detail.into() });
+    }
+
+    /// The exit code this report ends with.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        if self.ok { ExitCode::Done } else { ExitCode::Integrity }
+    }
+}
+
+/// Verifies runs: by id, run directory or manifest; everything published when none is given.
+///
+/// # Errors
+/// When a target names nothing. What does not hold is in the report, and is no error here.
+pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
+    let mut report = Report::default();
+    let layouts = if targets.is_empty() {
+        orphans::check(paths, &mut report)?;
+        published(paths)?
+    } else {
+        let found = targets.iter().map(|target| layouts_of(paths, target)).collect::<Result<Vec<_>>>()?;
+        found.into_iter().flatten().collect()
+    };
+    if layouts.is_empty() {
+        report.notes.push("nothing is published yet".to_owned());
+    }
+    let notebook = notebook::check(paths, &mut report);
+    for layout in &layouts {
+        verify_run(paths, layout, notebook.as_ref(), &mut report)?;
+    }
+    report.ok = report.problems.is_empty();
+    Ok(report)
+}
+
+fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, report: &mut Report) -> Result<()> {
+    let before = report.problems.len();
+    let state = if matches!(layout, Layout::Raw(_)) { "sealed" } else { "published" };
+    let sealed = files::check(layout, report)?;
+    let passed = match sealed {
+        // What does not hold as bytes is not worth judging, and might not even parse.
+        Some(sealed) if report.problems.len() == before => {
+            notebook::check_head(notebook, layout, sealed.notebook_head, report);
+            judgement::check(paths, layout, &sealed, report)?
+        }
+        _ => None,
+    };
+    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship: "unproven".to_owned() });
+    Ok(())
+}
+
+/// Every published run, by its manifest.
+fn published(paths: &Paths) -> Result<Vec<Layout>> {
+    Ok(orphans::manifests(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
+}
+
+fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
+    let path = PathBuf::from(target);
+    if path.is_dir() {
+        return Ok(vec![Layout::Raw(fs_err::canonicalize(path)?)]);
+    }
+    if let Some(run) = run_of_manifest(paths, &path) {
+        return Ok(vec![Layout::Published { paths: paths.clone(), run }]);
+    }
+    let plain = !target.is_empty() && !target.contains('/');
+    let mut found = Vec::new();
+    if plain && paths.manifests().join(format!("{target}.json")).exists() {
+        found.push(Layout::Published { paths: paths.clone(), run: target.to_owned() });
+    }
+    if plain && paths.run(target).is_dir() {
+        found.push(Layout::Raw(paths.run(target)));
+    }
+    if found.is_empty() {
+        let message = format!("{target:?} is no run, no run directory and no manifest");
+        return Err(fail(ExitCode::Usage, message, "cargo xtask status lists what is published; ls results/raw the rest"));
+    }
+    Ok(found)
+}
+
+fn run_of_manifest(paths: &Paths, path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let run = name.strip_suffix(".json").filter(|run| !run.ends_with(".verdict"))?;
+    let here = fs_err::canonicalize(path).ok()?;
+    (here.parent()? == fs_err::canonicalize(paths.manifests()).ok()?).then(|| run.to_owned())
+}

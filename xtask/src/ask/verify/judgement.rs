@@ -1,0 +1,135 @@
+//! The meaning: parse the evidence anew, recompute the summary, judge again, and compare with what was stored.
+
+use super::Report;
+use super::files::SealedBytes;
+use crate::paths::Paths;
+use crate::pure::gate::{self, Evidence, Facts};
+use crate::pure::json::to_bytes;
+use crate::pure::sample;
+use crate::pure::summary::check_blocks;
+use crate::world::evidence;
+use crate::world::layout::{Layout, MANIFEST, VERDICT};
+use anyhow::Result;
+use schema::table::Table;
+use schema::verdict::{GateResult, Verdict};
+
+/// Judges a run again; gives whether it passes, or nothing when it could not be judged.
+pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report: &mut Report) -> Result<Option<bool>> {
+    let evidence = match evidence::load(layout) {
+        Ok(evidence) => evidence,
+        Err(error) => {
+            report.problem(layout.shown(MANIFEST), "malformed", format!("{error:#}"));
+            return Ok(None);
+        }
+    };
+    check_recomputation(layout, &evidence, report);
+    if matches!(layout, Layout::Published { .. }) {
+        check_samples(layout, &evidence, sealed, report);
+    }
+    let stored = Facts::stored(&sealed.verdict.gates);
+    let detached = match evidence::detached(layout, &evidence) {
+        Ok(found) => found,
+        Err(error) => {
+            report.problem(layout.shown(MANIFEST), "malformed", format!("a detached table: {error:#}"));
+            None
+        }
+    };
+    let same = Facts { detached: detached.clone(), ..Facts::default() }.or(stored.clone());
+    let judged = match gate::verdict(&evidence, &same, sealed.manifest_digest) {
+        Ok(judged) => judged,
+        Err(error) => {
+            report.problem(layout.shown("claims.toml"), "malformed", format!("{error:#}"));
+            return Ok(None);
+        }
+    };
+    compare(layout, sealed, &judged, report)?;
+    if sealed.verdict.passed {
+        check_today(paths, layout, &evidence, same, sealed, report)?;
+    } else if matches!(layout, Layout::Published { .. }) {
+        report.problem(layout.shown(VERDICT), "verdict", "published although a gate refuses");
+    }
+    Ok(Some(judged.passed))
+}
+
+fn check_recomputation(layout: &Layout, evidence: &Evidence, report: &mut Report) {
+    let anew = &evidence.recomputed;
+    if !anew.fault.is_empty() {
+        report.problem(layout.shown("summary/metrics.csv"), "recompute", &anew.fault);
+    } else if evidence.metrics_csv.as_ref() != Some(&anew.metrics_csv) {
+        report.problem(layout.shown("summary/metrics.csv"), "recompute", "the events give another summary");
+    }
+    for (name, figure) in &anew.figures {
+        if evidence.figures.get(name) != Some(figure) {
+            report.problem(layout.shown(&format!("summary/{name}")), "recompute", "the values give another figure");
+        }
+    }
+}
+
+/// The published block rows are those of the events that the manifest's digest chooses, and give their columns.
+fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, report: &mut Report) {
+    let chosen = match evidence.sampled_events(sealed.manifest_digest) {
+        Ok(chosen) => chosen,
+        Err(error) => return report.problem(layout.shown(MANIFEST), "malformed", format!("{error:#}")),
+    };
+    for cell in &evidence.cells {
+        let name = cell.name();
+        if !chosen.iter().any(|(cell, _, _)| *cell == name) {
+            continue;
+        }
+        let file = format!("cells/{name}{}", sample::SUFFIX);
+        let faults = Table::read(&layout.path(&file)).and_then(|rows| {
+            let events = sample::rows_of(&cell.data.events, &name, &chosen)?;
+            check_blocks(&events, &rows)
+        });
+        match faults {
+            Err(error) => report.problem(layout.shown(&file), "malformed", format!("{error:#}")),
+            Ok(faults) => {
+                faults.into_iter().for_each(|fault| report.problem(layout.shown(&file), "recompute", fault));
+            }
+        }
+    }
+}
+
+fn compare(layout: &Layout, sealed: &SealedBytes, judged: &Verdict, report: &mut Report) -> Result<()> {
+    if to_bytes(judged)? == sealed.verdict_bytes {
+        return Ok(());
+    }
+    let shown = layout.shown(VERDICT);
+    for (stored, anew) in differing(&sealed.verdict.gates, &judged.gates) {
+        let word = |gate: &GateResult| if gate.passed { "passed".to_owned() } else { format!("refused ({})", gate.reason) };
+        let detail = format!("gate {}: stored as {}, judged again {}", stored.name, word(stored), word(anew));
+        report.problem(shown.clone(), "verdict", detail);
+    }
+    if sealed.verdict.claims != judged.claims {
+        report.problem(shown.clone(), "verdict", "the claims come out differently");
+    }
+    report.problem(shown, "verdict", "judging again gives another verdict");
+    Ok(())
+}
+
+fn differing<'a>(stored: &'a [GateResult], judged: &'a [GateResult]) -> impl Iterator<Item = (&'a GateResult, &'a GateResult)> {
+    stored.iter().zip(judged).filter(|(a, b)| a != b)
+}
+
+/// What passed must still pass by what this repository's history says today.
+fn check_today(
+    paths: &Paths,
+    layout: &Layout,
+    evidence: &Evidence,
+    same: Facts,
+    sealed: &SealedBytes,
+    report: &mut Report,
+) -> Result<()> {
+    let run = layout.run();
+    let Some(history) = evidence::history(paths, evidence)? else {
+        report.notes.push(format!("{run}: no git history here; source and registration rest on what the verdict recorded"));
+        return Ok(());
+    };
+    let today = Facts { history: Some(history), ..same };
+    let judged = gate::verdict(evidence, &today, sealed.manifest_digest)?;
+    for gate in judged.gates.iter().filter(|gate| !gate.passed) {
+        report.problem(layout.shown(VERDICT), "verdict", format!("gate {} refuses today: {}", gate.name, gate.reason));
+    }
+    report.notes.push(format!("{run}: kernels were not rebuilt here; freshness rests on what the verdict recorded"));
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The notebook: its chain holds, and it has grown from what it was when each run began.
+
+use super::Report;
+use crate::paths::Paths;
+use crate::pure::notebook::{Notebook, parse};
+use crate::world::files;
+use crate::world::layout::Layout;
+use schema::Digest;
+
+/// Checks the chain; absent when there is no notebook, or one that does not hold.
+pub(super) fn check(paths: &Paths, report: &mut Report) -> Option<Notebook> {
+    if !files::exists(&paths.notebook()) {
+        report.notes.push("there is no NOTEBOOK.md here".to_owned());
+        return None;
+    }
+    match files::read_text(&paths.notebook()).and_then(|text| parse(&text)) {
+        Ok(notebook) => {
+            report.checked_files += 1;
+            Some(notebook)
+        }
+        Err(error) => {
+            report.problem("NOTEBOOK.md", "chain", format!("{error:#}"));
+            None
+        }
+    }
+}
+
+/// The head that a manifest names is a link of the chain: nothing before it was changed since.
+pub(super) fn check_head(notebook: Option<&Notebook>, layout: &Layout, head: Digest, report: &mut Report) {
+    if notebook.is_some_and(|notebook| !notebook.extends(&head)) {
+        let run = layout.run();
+        report.problem("NOTEBOOK.md", "chain", format!("it has not grown from the notebook that run {run} was made with"));
+    }
+}

@@ -1,0 +1,245 @@
+//! Every byte of a sealed or published run counts. Each test damages a copy of the made-up run that passes.
+
+use super::*;
+use crate::pure::json::to_bytes;
+use crate::pure::sums;
+use crate::steps::gate::gate;
+use crate::steps::publish::publish;
+use crate::steps::seal::Sealed;
+use crate::trial::{OnDisk, RUN, copy, shared};
+use crate::world::files as disk_files;
+use crate::world::layout::{MANIFEST, SUMS, VERDICT, is_detached};
+use schema::Digest;
+use schema::manifest::Manifest;
+use schema::verdict::Verdict;
+use std::collections::BTreeMap;
+
+fn verify_raw(disk: &OnDisk) -> Report {
+    verify(&disk.paths, &[disk.run().display().to_string()]).unwrap()
+}
+
+/// Expects exit 16 and a problem that names the file.
+fn names(report: &Report, path: &str) {
+    assert_eq!(report.exit_code(), ExitCode::Integrity, "{path} was not missed");
+    assert!(report.problems.iter().any(|problem| problem.path == path), "{path} is not named: {:?}", report.problems);
+}
+
+fn all_files(disk: &OnDisk) -> Vec<String> {
+    disk_files::scan(&disk.run()).unwrap().files.into_keys().collect()
+}
+
+#[test]
+fn a_sealed_run_holds() {
+    let (disk, judged) = shared();
+    let report = verify_raw(disk);
+    assert_eq!(report.problems, []);
+    assert_eq!(report.exit_code(), ExitCode::Done);
+    assert_eq!(report.runs[0].passed, Some(true));
+    assert!(report.checked_files as usize > judged.sealed().manifest().subject.len());
+}
+
+#[test]
+fn one_flipped_byte_of_any_file_is_found_and_named() {
+    let disk = copy();
+    for name in all_files(&disk) {
+        let path = disk.run().join(&name);
+        let whole = fs_err::read(&path).unwrap();
+        for at in [0, whole.len() / 2, whole.len() - 1] {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            fs_err::write(&path, &flipped).unwrap();
+            names(&verify_raw(&disk), &name);
+        }
+        fs_err::write(&path, &whole).unwrap();
+    }
+}
+
+#[test]
+fn any_byte_of_the_files_about_the_manifest_is_found_and_named() {
+    let disk = copy();
+    for name in [VERDICT, SUMS] {
+        let path = disk.run().join(name);
+        let whole = fs_err::read(&path).unwrap();
+        for at in (0..whole.len()).step_by(97) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            fs_err::write(&path, &flipped).unwrap();
+            names(&verify_raw(&disk), name);
+        }
+        fs_err::write(&path, &whole).unwrap();
+    }
+}
+
+#[test]
+fn a_deleted_renamed_or_linked_file_is_named() {
+    let disk = copy();
+    for name in all_files(&disk) {
+        let path = disk.run().join(&name);
+        let away = disk.root.path().join("away");
+        fs_err::rename(&path, &away).unwrap();
+        names(&verify_raw(&disk), &name);
+        std::os::unix::fs::symlink(&away, &path).unwrap();
+        names(&verify_raw(&disk), &name);
+        fs_err::remove_file(&path).unwrap();
+        let other = disk.run().join(format!("{name}.moved"));
+        fs_err::rename(&away, &other).unwrap();
+        let report = verify_raw(&disk);
+        names(&report, &name);
+        // Without a manifest nothing says which file is one too many.
+        if name != MANIFEST {
+            names(&report, &format!("{name}.moved"));
+        }
+        fs_err::rename(&other, &path).unwrap();
+    }
+    assert!(verify_raw(&disk).ok);
+}
+
+#[test]
+fn an_added_file_is_named() {
+    let disk = copy();
+    for name in ["extra.txt", "cells/yield/more.parquet", "summary/pretty.svg", "a.partial", "PLAN.toml"] {
+        disk_files::write_whole(&disk.run().join(name), b"x").unwrap();
+        names(&verify_raw(&disk), name);
+        fs_err::remove_file(disk.run().join(name)).unwrap();
+    }
+    disk_files::write_whole(&disk.paths.run("other").join("x"), b"x").unwrap();
+    assert!(verify_raw(&disk).ok);
+    names(&verify(&disk.paths, &["other".to_owned()]).unwrap(), MANIFEST);
+}
+
+#[test]
+fn a_renamed_run_is_not_the_run_that_was_sealed() {
+    let disk = copy();
+    let other = disk.paths.run("20260101T000001Z-test-00000000");
+    fs_err::rename(disk.run(), &other).unwrap();
+    names(&verify(&disk.paths, &[other.display().to_string()]).unwrap(), MANIFEST);
+}
+
+/// What a forger without our code would do: edit, and make digests and sums anew.
+fn reseal(disk: &OnDisk, name: &str, bytes: &[u8]) {
+    let at = |name: &str| disk.run().join(name);
+    fs_err::write(at(name), bytes).unwrap();
+    let mut manifest: Manifest = serde_json::from_slice(&fs_err::read(at(MANIFEST)).unwrap()).unwrap();
+    let subject = manifest.subject.iter_mut().find(|subject| subject.name == name).unwrap();
+    subject.digest.sha256 = Digest::of(bytes);
+    let manifest_bytes = to_bytes(&manifest).unwrap();
+    let mut verdict: Verdict = serde_json::from_slice(&fs_err::read(at(VERDICT)).unwrap()).unwrap();
+    verdict.manifest = Digest::of(&manifest_bytes);
+    let verdict_bytes = to_bytes(&verdict).unwrap();
+    let subjects = manifest.subject.iter().map(|subject| (subject.name.clone(), subject.digest.sha256));
+    let mut committed: BTreeMap<String, Digest> = subjects.filter(|(name, _)| !is_detached(name)).collect();
+    committed.insert(MANIFEST.to_owned(), Digest::of(&manifest_bytes));
+    committed.insert(VERDICT.to_owned(), Digest::of(&verdict_bytes));
+    fs_err::write(at(MANIFEST), manifest_bytes).unwrap();
+    fs_err::write(at(VERDICT), verdict_bytes).unwrap();
+    fs_err::write(at(SUMS), sums::to_text(&committed)).unwrap();
+}
+
+#[test]
+fn an_edited_summary_is_found_by_recomputation() {
+    let disk = copy();
+    let csv = fs_err::read_to_string(disk.run().join("summary/metrics.csv")).unwrap();
+    reseal(&disk, "summary/metrics.csv", csv.replacen("preempt_latency_us_p99,us,", "preempt_latency_us_p99,us,1", 1).as_bytes());
+    let report = verify_raw(&disk);
+    names(&report, "summary/metrics.csv");
+    assert!(report.problems.iter().all(|problem| ["recompute", "verdict"].contains(&problem.kind.as_str())), "{report:?}");
+    let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
+    assert!(judged.pass().unwrap_err().to_string().contains("recompute: summary/metrics.csv line"));
+}
+
+#[test]
+fn an_edited_environment_gives_another_verdict() {
+    let disk = copy();
+    let text = fs_err::read_to_string(disk.run().join("environment.json")).unwrap();
+    reseal(&disk, "environment.json", text.replace("\"ecc_uncorrected\": 0", "\"ecc_uncorrected\": 1").as_bytes());
+    names(&verify_raw(&disk), VERDICT);
+}
+
+#[test]
+fn what_passed_must_still_pass_by_todays_history() {
+    let disk = copy();
+    let path = "harness/experiments/preempt/claims.toml";
+    let claims = fs_err::read_to_string(disk.root.path().join(path)).unwrap();
+    disk.put(path, &claims.replace("\"1000\"", "\"2000\""));
+    let report = verify_raw(&disk);
+    names(&report, VERDICT);
+    assert!(report.problems[0].detail.contains("threshold"), "{report:?}");
+}
+
+#[test]
+fn without_history_the_recorded_facts_count_and_it_says_so() {
+    let disk = copy();
+    fs_err::remove_dir_all(disk.root.path().join(".git")).unwrap();
+    let report = verify_raw(&disk);
+    assert!(report.ok, "{report:?}");
+    assert!(report.notes.iter().any(|note| note.contains("no git history")));
+}
+
+#[test]
+fn a_rewritten_notebook_is_found() {
+    let disk = copy();
+    let text = fs_err::read_to_string(disk.paths.notebook()).unwrap();
+    disk.put("NOTEBOOK.md", &text.replace("Made up.", "Made up!"));
+    names(&verify_raw(&disk), "NOTEBOOK.md");
+    disk.put("NOTEBOOK.md", "# Notebook\n");
+    names(&verify_raw(&disk), "NOTEBOOK.md");
+}
+
+fn published_trial() -> OnDisk {
+    let disk = copy();
+    let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
+    publish(&disk.paths, &judged.pass().unwrap()).unwrap();
+    disk
+}
+
+#[test]
+fn everything_published_holds_with_and_without_its_detached_files() {
+    let disk = published_trial();
+    let report = verify(&disk.paths, &[]).unwrap();
+    assert_eq!(report.problems, []);
+    assert!(report.detached_checked > 0 && report.detached_absent == 0);
+    fs_err::remove_dir_all(disk.run()).unwrap();
+    let report = verify(&disk.paths, &[format!("{}/{RUN}.json", disk.paths.manifests().display())]).unwrap();
+    assert_eq!(report.problems, []);
+    assert!(report.detached_checked == 0 && report.detached_absent > 0);
+    let sums = disk.paths.manifests().join(format!("{RUN}.SHA256SUMS"));
+    let mut check = std::process::Command::new("sha256sum");
+    check.args(["--check", "--quiet", "--strict"]).arg(sums).current_dir(disk.root.path());
+    assert!(check.status().unwrap().success(), "coreutils rejects the sums");
+}
+
+#[test]
+fn any_damage_to_a_published_file_is_named() {
+    let disk = published_trial();
+    let root = disk.root.path().to_owned();
+    let listed = fs_err::read_to_string(disk.paths.manifests().join(format!("{RUN}.SHA256SUMS"))).unwrap();
+    let mut published: Vec<String> = listed.lines().map(|line| line.split_once("  ").unwrap().1.to_owned()).collect();
+    published.push(format!("manifests/{RUN}.SHA256SUMS"));
+    published.push(format!("manifests/{RUN}.SHA256SUMS.detached"));
+    for name in published {
+        let path = root.join(&name);
+        let whole = fs_err::read(&path).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 1;
+        fs_err::write(&path, &flipped).unwrap();
+        names(&verify(&disk.paths, &[]).unwrap(), &name);
+        fs_err::write(&path, &whole).unwrap();
+    }
+    for name in ["results/summary/x/m.csv", "results/events/x/e.parquet", "manifests/x.SHA256SUMS"] {
+        disk.put(name, "x");
+    }
+    let report = verify(&disk.paths, &[]).unwrap();
+    for name in ["results/summary/x", "results/events/x", "manifests/x.SHA256SUMS"] {
+        names(&report, name);
+    }
+}
+
+#[test]
+fn nothing_published_is_a_state_of_its_own_and_an_unknown_target_an_error() {
+    let disk = copy();
+    let report = verify(&disk.paths, &[]).unwrap();
+    assert!(report.ok && report.notes.contains(&"nothing is published yet".to_owned()));
+    for target in ["", "no-such-run", "../x", "manifests/no.json"] {
+        assert_eq!(crate::failure::code_of(&verify(&disk.paths, &[target.to_owned()]).unwrap_err()), ExitCode::Usage);
+    }
+}

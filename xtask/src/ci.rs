@@ -1,0 +1,63 @@
+//! `test` and `ci`: the same commands a person types, one after the other, ending at the first that fails.
+//!
+//! No check lives here; this file only says which commands make up CI.
+
+use crate::failure::fail;
+use crate::paths::Paths;
+use anyhow::{Context, Result};
+use schema::ExitCode;
+use std::process::Command;
+use std::time::Instant;
+
+/// Every architecture the kernels are built for.
+pub const ARCHS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120", "sm_121a"];
+
+/// Runs every test of the project.
+///
+/// # Errors
+/// When a test fails; its output has been shown.
+pub fn test(paths: &Paths) -> Result<()> {
+    cargo(paths, &["test", "--workspace", "--locked", "--no-fail-fast"])
+}
+
+/// Runs all of CI.
+///
+/// # Errors
+/// When a command fails; its output has been shown.
+pub fn ci(paths: &Paths) -> Result<()> {
+    cargo(paths, &["fmt", "--all", "--check"])?;
+    cargo(paths, &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
+    xtask(paths, &["doctor"])?;
+    xtask(paths, &["provision", "--runtime", "docker"])?;
+    xtask(paths, &["provision", "--runtime", "host"])?;
+    xtask(paths, &["tidy"])?;
+    test(paths)?;
+    let mut every_arch = vec!["build", "--runtime", "docker"];
+    every_arch.extend(ARCHS.iter().flat_map(|arch| ["--arch", *arch]));
+    xtask(paths, &every_arch)?;
+    for runtime in ["docker", "host"] {
+        xtask(paths, &["reproduce", "--runtime", runtime, "--device", "emulated", "--profile", "smoke"])?;
+    }
+    xtask(paths, &["verify"])
+}
+
+fn cargo(paths: &Paths, args: &[&str]) -> Result<()> {
+    shown(paths, "cargo", args)
+}
+
+/// Calls this very program, as a person would.
+fn xtask(paths: &Paths, args: &[&str]) -> Result<()> {
+    let exe = std::env::current_exe().context("failed to find this program's own file")?;
+    shown(paths, &exe.to_string_lossy(), args)
+}
+
+fn shown(paths: &Paths, program: &str, args: &[&str]) -> Result<()> {
+    let name = if program == "cargo" { "cargo".to_owned() } else { "cargo xtask".to_owned() };
+    let line = format!("{name} {}", args.join(" "));
+    eprintln!("$ {line}");
+    let began = Instant::now();
+    let status = Command::new(program).args(args).current_dir(paths.root()).status();
+    let status = status.with_context(|| format!("failed to start {program}"))?;
+    eprintln!("$ {line}: {status}, {:.1} s", began.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(fail(ExitCode::Bug, format!("failed: {line} ({status})"), line)) }
+}

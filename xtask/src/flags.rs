@@ -1,0 +1,259 @@
+//! The words of the command line. What they do is elsewhere: `main.rs` is the door, `reproduce.rs` the path.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs GPU experiments so that their numbers can be trusted, and refuses to publish them when they cannot.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Print one JSON object on stdout and nothing else there.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say only what went wrong.
+    #[arg(long, global = true)]
+    pub quiet: bool,
+}
+
+/// The commands, in the order of the path.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The whole path: provision, build, sanitize, clocks, run, seal, gate. Never publishes.
+    Reproduce(Reproduce),
+    /// What this machine has and lacks, and what to type.
+    Doctor(Where),
+    /// Experiments, their phases, cells and claims.
+    List,
+    /// Fetch and check the toolkit; make the container image.
+    Provision(Provision),
+    /// Build every kernel and the harness; enforce the budgets.
+    Build(Build),
+    /// Run the kernels under compute-sanitizer, planted faults first.
+    Sanitize(Reproduce),
+    /// Measure: the path up to the sealed manifest, without judging it.
+    Run(Reproduce),
+    /// Remove builds, toolkits and images that this checkout made; run directories stay.
+    Clean,
+    /// Re-hash, re-parse, recompute and re-judge, offline.
+    Verify(Verify),
+    /// Judge a run again and, when every gate passes, publish it.
+    Publish(Publish),
+    /// Append an entry to NOTEBOOK.md.
+    #[command(subcommand)]
+    Notebook(Notebook),
+    /// The GPU's clocks.
+    #[command(subcommand)]
+    Clocks(Clocks),
+    /// Make one archive that runs on a GPU box without Rust, network or this repository.
+    Bundle(Build),
+    /// Split a run directory into verified parts of at most 15 MiB.
+    Pack(Pack),
+    /// Put a packed run back together and verify it before anyone releases the box.
+    Unpack(Unpack),
+    /// Every test of the project.
+    Test,
+    /// Check the repository itself: layout, kernels, Markdown, what is tracked.
+    Tidy,
+    /// What CI runs: format, lint, test, all architectures, the emulated path in the container and on the host.
+    Ci,
+}
+
+/// Where programs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RuntimeChoice {
+    /// Docker where a daemon answers and a base is at hand, otherwise the host.
+    #[default]
+    Auto,
+    /// A hardened container.
+    Docker,
+    /// This machine.
+    Host,
+    /// The container we are already in.
+    Inside,
+}
+
+/// The size of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileChoice {
+    /// Seconds; never claims a p99.
+    Smoke,
+    /// Enough to kick the tires.
+    Quick,
+    /// What is published.
+    Full,
+}
+
+/// What happens to the clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockChoice {
+    /// Lock them for the run and put them back.
+    Lock,
+    /// Change nothing; watch.
+    Observe,
+}
+
+/// Flags of every command that runs programs.
+#[derive(Clone, Debug, Args)]
+pub struct Where {
+    /// Where programs run.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub runtime: RuntimeChoice,
+    /// Use this local image as the container's base (recorded by its id).
+    #[arg(long, value_name = "IMAGE")]
+    pub base: Option<String>,
+    /// Fetch nothing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Flags of the path.
+#[derive(Clone, Debug, Args)]
+pub struct Reproduce {
+    /// The experiment.
+    #[arg(default_value = "preempt")]
+    pub experiment: String,
+    /// The size; full on a GPU, smoke on the emulated device unless given.
+    #[arg(long, value_enum)]
+    pub profile: Option<ProfileChoice>,
+    /// Only these phases (`instrument` always runs).
+    #[arg(long = "phase", value_name = "P")]
+    pub phases: Vec<String>,
+    /// Where programs run.
+    #[command(flatten)]
+    pub place: Where,
+    /// `auto`, `cuda:N` or `emulated`.
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// What happens to the clocks.
+    #[arg(long, value_enum, default_value = "lock")]
+    pub clocks: ClockChoice,
+    /// The SM clock to lock, in MHz; the highest that holds unless given.
+    #[arg(long, value_name = "MHZ")]
+    pub clock_mhz: Option<u32>,
+    /// Resume this run.
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
+    pub resume: Option<String>,
+    /// Start a new run even if an equal one is there.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Show steps, minutes and disk, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Flags of `provision`.
+#[derive(Clone, Debug, Args)]
+pub struct Provision {
+    /// Where programs will run.
+    #[command(flatten)]
+    pub place: Where,
+    /// Make the local air-gapped base image from Debian packages and this machine's Rust, then stop.
+    #[arg(long)]
+    pub make_base: bool,
+}
+
+/// Flags of `build` and `bundle`.
+#[derive(Clone, Debug, Args)]
+pub struct Build {
+    /// Where programs run.
+    #[command(flatten)]
+    pub place: Where,
+    /// Architectures; the GPU's own, or sm_90 without one, unless given.
+    #[arg(long = "arch", value_name = "ARCH")]
+    pub archs: Vec<String>,
+}
+
+/// Flags of `verify`.
+#[derive(Clone, Debug, Args)]
+pub struct Verify {
+    /// Run ids, run directories or manifests; everything published unless given.
+    pub targets: Vec<String>,
+}
+
+/// Flags of `publish`.
+#[derive(Clone, Debug, Args)]
+pub struct Publish {
+    /// The run.
+    pub run: String,
+}
+
+/// Entries of the notebook.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Notebook {
+    /// A prediction, before its run.
+    Predict(Entry),
+    /// What came of it.
+    Outcome(Entry),
+}
+
+/// The parts of an entry.
+#[derive(Clone, Debug, Args)]
+pub struct Entry {
+    /// Its id, e.g. `P-003`.
+    pub id: String,
+    /// Its heading.
+    #[arg(long)]
+    pub title: String,
+    /// Its prose; `-` reads standard input.
+    #[arg(long)]
+    pub text: String,
+    /// Claims it speaks of.
+    #[arg(long = "claim")]
+    pub claims: Vec<String>,
+    /// The run it speaks of.
+    #[arg(long)]
+    pub run: Option<String>,
+    /// Values as `name=decimal`.
+    #[arg(long = "value", value_name = "NAME=DECIMAL")]
+    pub values: Vec<String>,
+    /// The entry's status.
+    #[arg(long, default_value = "proposed")]
+    pub status: String,
+    /// The prediction was filed after a look at such data.
+    #[arg(long)]
+    pub informed: bool,
+}
+
+/// Flags of `clocks`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Clocks {
+    /// What the GPU's clocks are now.
+    Status,
+    /// Lock them until `clocks restore`.
+    Lock {
+        /// The SM clock in MHz.
+        #[arg(long)]
+        mhz: u32,
+    },
+    /// Put back what a lease remembers.
+    Restore,
+    /// Lock, hold while standard input is open, and restore at its end (the privileged child of a run).
+    #[command(hide = true)]
+    Hold {
+        /// The GPU's UUID.
+        #[arg(long)]
+        gpu: String,
+        /// The SM clock in MHz.
+        #[arg(long)]
+        mhz: u32,
+    },
+}
+
+/// Flags of `pack`.
+#[derive(Clone, Debug, Args)]
+pub struct Pack {
+    /// The run.
+    pub run: String,
+    /// Where its parts go.
+    pub dir: PathBuf,
+}
+
+/// Flags of `unpack`.
+#[derive(Clone, Debug, Args)]
+pub struct Unpack {
+    /// Where the parts lie.
+    pub dir: PathBuf,
+}

@@ -1,0 +1,118 @@
+//! Gate `build`: every measured kernel built by the pinned toolkit, within its budget, its SASS known.
+
+use super::evidence::{Evidence, Facts, KernelBudget};
+use super::rule::Rule;
+use schema::build::{BuildRecord, Kernel};
+use schema::verdict::GateResult;
+use std::collections::BTreeSet;
+
+const REBUILD: &str = "cargo xtask build, then measure again";
+
+pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
+    let mut rule = Rule::new("build");
+    let arch = &evidence.environment.device.arch;
+    let Some(build) = &evidence.build else {
+        rule.refuse("build/resources.json is absent", REBUILD);
+        return rule.done();
+    };
+    let kernels: Vec<&Kernel> = build.kernels.iter().filter(|kernel| kernel.arch == *arch).collect();
+    rule.count("nvcc", &build.nvcc);
+    rule.count("flags", build.flags.len());
+    rule.must_count("kernels", kernels.len() as u64, REBUILD);
+    rule.require(!build.nvcc.is_empty(), "the compiler's version is not recorded", REBUILD);
+    rule.refuse_all(kernels.iter().flat_map(|kernel| overspent(kernel)).collect(), "lower the kernel's register use");
+    judge_measured(&mut rule, evidence, build);
+    judge_budgets(&mut rule, &kernels, facts);
+    judge_residency(&mut rule, evidence, &kernels);
+    rule.done()
+}
+
+fn overspent(kernel: &Kernel) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if kernel.spill_bytes > 0 {
+        reasons.push(format!("{} spills {} bytes", kernel.symbol, kernel.spill_bytes));
+    }
+    if kernel.stack_bytes > 0 && !kernel.file.starts_with("controls/") {
+        reasons.push(format!("{} uses {} bytes of stack", kernel.symbol, kernel.stack_bytes));
+    }
+    reasons
+}
+
+/// Every launched symbol is in the record, and the bytes handed to the driver are a cubin of it.
+fn judge_measured(rule: &mut Rule, evidence: &Evidence, build: &BuildRecord) {
+    let arch = &evidence.environment.device.arch;
+    let symbols: BTreeSet<&str> =
+        build.kernels.iter().filter(|k| k.arch == *arch).map(|k| k.symbol.as_str()).collect();
+    let cubins: BTreeSet<_> = build
+        .cubins
+        .iter()
+        .filter(|cubin| cubin.arch == *arch && cubin.flavor == "measure")
+        .map(|cubin| cubin.sha256)
+        .collect();
+    let (mut reasons, mut launched) = (BTreeSet::new(), BTreeSet::new());
+    for cell in &evidence.cells {
+        for config in &cell.data.record.configs {
+            launched.insert(config.symbol.as_str());
+            if !symbols.contains(config.symbol.as_str()) {
+                reasons.insert(format!("{} was launched but is not in the build record", config.symbol));
+            }
+            if config.cubin.is_none_or(|digest| !cubins.contains(&digest)) {
+                reasons.insert(format!("{} was launched from a cubin that is not in the build record", config.symbol));
+            }
+        }
+    }
+    rule.must_count("launched_symbols", launched.len() as u64, "measure again");
+    rule.refuse_all(reasons.into_iter().collect(), REBUILD);
+}
+
+fn judge_budgets(rule: &mut Rule, kernels: &[&Kernel], facts: &Facts) {
+    let Some(history) = &facts.history else {
+        return rule.refuse("the measured commit's budgets are not at hand", "run this inside the git repository");
+    };
+    let mut reasons = Vec::new();
+    let mut held = 0_u64;
+    for kernel in kernels.iter().filter(|kernel| !kernel.file.starts_with("controls/")) {
+        match history.budgets.iter().find(|budget| speaks_of(budget, kernel)) {
+            None => reasons.push(format!("{} has no budget", kernel.symbol)),
+            Some(budget) => {
+                let over = over_budget(&budget.budget, kernel);
+                held += u64::from(over.is_empty());
+                reasons.extend(over);
+            }
+        }
+    }
+    rule.count("budgets_held", held);
+    rule.refuse_all(reasons, "cargo xtask build says which kernel exceeds what");
+}
+
+fn speaks_of(budget: &KernelBudget, kernel: &Kernel) -> bool {
+    format!("{}/{}", budget.folder, budget.budget.file) == kernel.file && budget.budget.symbol == kernel.symbol
+}
+
+fn over_budget(budget: &schema::build::Budget, kernel: &Kernel) -> Vec<String> {
+    let fewest = budget.blocks_per_sm_on.get(&kernel.arch).copied().unwrap_or(budget.blocks_per_sm);
+    let symbol = &kernel.symbol;
+    let checks = [
+        (kernel.registers > budget.registers, format!("{symbol}: {} registers, budget {}", kernel.registers, budget.registers)),
+        (
+            kernel.shared_bytes > budget.shared_bytes,
+            format!("{symbol}: {} shared bytes, budget {}", kernel.shared_bytes, budget.shared_bytes),
+        ),
+        (kernel.blocks_per_sm < fewest, format!("{symbol}: {} blocks per SM, budget {fewest}", kernel.blocks_per_sm)),
+    ];
+    checks.into_iter().filter(|(over, _)| *over).map(|(_, reason)| reason).collect()
+}
+
+/// The residency that the grid of cells was made from is what the resources allow.
+fn judge_residency(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
+    let slots = &evidence.environment.device.slots;
+    let declared =
+        [("calibrate", slots.calibrate_per_sm), ("drain", slots.drain_per_sm), ("yield", slots.yield_per_sm)];
+    for (stem, per_sm) in declared {
+        let of_file = kernels.iter().filter(|kernel| kernel.file.rsplit('/').next() == Some(stem));
+        let Some(fewest) = of_file.map(|kernel| kernel.blocks_per_sm).min() else { continue };
+        rule.count(&format!("{stem}_blocks_per_sm"), fewest);
+        let reason = format!("{stem}: the device held {per_sm} blocks per SM and the resources allow {fewest}");
+        rule.require(per_sm <= fewest, reason, REBUILD);
+    }
+}

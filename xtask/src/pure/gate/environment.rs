@@ -1,0 +1,159 @@
+//! Gate `environment`: a real GPU, whole and healthy, driven by a pinned toolkit.
+//!
+//! Whether the GPU was ours alone is a label where it cannot be observed. What cannot be asked is never taken for good.
+
+use super::evidence::{Evidence, Facts};
+use super::rule::Rule;
+use crate::pure::measured::measured_sass;
+use schema::bundle::CarriedSass;
+use schema::environment::{Environment, NvmlFacts};
+use schema::verdict::GateResult;
+use std::collections::BTreeSet;
+
+const HEALTHY: &str = "use a GPU without errors, or reset this one";
+
+pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
+    let environment = &evidence.environment;
+    let mut rule = Rule::new("environment");
+    rule.count("device", &environment.device.name);
+    rule.count("compute_capability", &environment.device.compute_capability);
+    rule.count("runtime", &environment.runtime);
+    rule.count("toolkit", &environment.toolkit);
+    if environment.device.id == "emulated" || environment.device.arch == "emulated" {
+        rule.refuse("emulated device: its numbers are never published", "measure on a GPU: --device cuda:0");
+        return rule.done();
+    }
+    judge_device(&mut rule, evidence);
+    judge_container(&mut rule, environment);
+    judge_toolkit(&mut rule, evidence, facts);
+    match &environment.nvml {
+        Some(nvml) => judge_nvml(&mut rule, environment, nvml),
+        None => rule.refuse("NVML was not at hand, so the GPU's health is unknown", "make libnvidia-ml.so.1 reachable"),
+    }
+    rule.done()
+}
+
+fn judge_device(rule: &mut Rule, evidence: &Evidence) {
+    let device = &evidence.environment.device;
+    rule.require(device.libcuda.is_some(), "the digest of the loaded libcuda is not recorded", "measure again");
+    let needed = evidence.build.as_ref().and_then(|build| toolkit_release(&build.nvcc));
+    rule.count("driver_cuda", device.driver_cuda);
+    match needed {
+        Some(needed) => rule.require(
+            device.driver_cuda >= needed,
+            format!("the driver knows CUDA {} and the toolkit is {needed}", device.driver_cuda),
+            "update the driver, or build with an older toolkit",
+        ),
+        None => rule.refuse("the compiler's version is not recorded", "cargo xtask build"),
+    }
+}
+
+/// `release 13.0` as the driver counts: `13000`.
+fn toolkit_release(nvcc: &str) -> Option<u32> {
+    let release = nvcc.split("release ").nth(1)?.split([',', ' ']).next()?;
+    let (major, minor) = release.split_once('.')?;
+    Some(major.parse::<u32>().ok()? * 1000 + minor.parse::<u32>().ok()? * 10)
+}
+
+fn judge_container(rule: &mut Rule, environment: &Environment) {
+    const AGAIN: &str = "cargo xtask provision, then measure again";
+    match (environment.runtime.as_str(), &environment.container) {
+        ("docker", Some(container)) => {
+            rule.count("base_digest", &container.base_digest);
+            rule.require(!container.base_digest.is_empty(), "the base image has no digest", AGAIN);
+            rule.require(!container.hardening.is_empty(), "no hardening of the container is recorded", AGAIN);
+        }
+        ("docker", None) => rule.refuse("the run was made in docker but records no container", AGAIN),
+        ("host" | "inside", _) => {}
+        (other, _) => rule.refuse(format!("the unknown runtime {other:?}"), AGAIN),
+    }
+}
+
+fn judge_toolkit(rule: &mut Rule, evidence: &Evidence, facts: &Facts) {
+    const AGAIN: &str = "cargo xtask provision && cargo xtask build, then measure again";
+    let Some(build) = &evidence.build else {
+        return rule.refuse("no build record, so the toolkit is unknown", AGAIN);
+    };
+    let lock = evidence.environment.toolkit_lock;
+    rule.count("toolkit_lock", lock);
+    rule.require(build.toolkit_lock == lock, "the build and the run name different toolkit locks", AGAIN);
+    let at_commit = facts.history.as_ref().and_then(|history| history.toolkit_lock);
+    match build.toolkit.as_str() {
+        "box" => judge_box(rule, evidence),
+        "wheels" | "image" | "bundle" => {
+            if build.toolkit == "bundle" {
+                rule.refuse_all(not_carried(evidence), "use the cubins that the bundle carries");
+            }
+            rule.require(at_commit == Some(lock), "the toolkit lock is not the measured commit's docker/toolkit.lock", AGAIN);
+        }
+        other => rule.refuse(format!("the toolkit is of the unknown origin {other:?}"), AGAIN),
+    }
+}
+
+/// Measured cubins that the bundle's record does not name.
+fn not_carried(evidence: &Evidence) -> Vec<String> {
+    let arch = &evidence.environment.device.arch;
+    let carried: BTreeSet<_> =
+        evidence.bundle.iter().flat_map(|bundle| bundle.files.values()).map(|file| file.sha256).collect();
+    let cubins = evidence.build.iter().flat_map(|build| &build.cubins);
+    let measured = cubins.filter(|cubin| cubin.arch == *arch && cubin.flavor == "measure");
+    let strange = measured.filter(|cubin| !carried.contains(&cubin.sha256));
+    strange.map(|cubin| format!("the bundle does not carry the cubin of {}", cubin.file)).collect()
+}
+
+/// A box's own toolkit counts when it rebuilds every SASS digest that the bundle carries.
+fn judge_box(rule: &mut Rule, evidence: &Evidence) {
+    let arch = &evidence.environment.device.arch;
+    let rebuilt = evidence.build.as_ref().map(|build| measured_sass(build, arch)).unwrap_or_default();
+    let carried = evidence.bundle.iter().flat_map(|bundle| &bundle.sass).filter(|carried| carried.arch == *arch);
+    let (mut equal, mut different) = (0_u64, Vec::new());
+    for CarriedSass { symbol, sass_digest, .. } in carried {
+        match rebuilt.get(symbol) {
+            Some(digest) if digest == sass_digest => equal += 1,
+            Some(_) => different.push(format!("the box's own toolkit builds other SASS for {symbol}")),
+            None => {}
+        }
+    }
+    rule.count("box_rebuilt_equal", equal);
+    let all = equal == rebuilt.len() as u64 && equal > 0;
+    rule.require(all || !different.is_empty(), "the box's own toolkit did not rebuild every carried kernel", "use a bundle's cubins");
+    rule.refuse_all(different, "measure with the pinned toolkit, or with a bundle's cubins");
+}
+
+fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
+    rule.count("driver", &nvml.driver);
+    rule.count("ecc", nvml.ecc);
+    rule.count("ecc_uncorrected", nvml.ecc_uncorrected);
+    rule.require(nvml.ecc_uncorrected.is_none_or(|n| n == 0), "the GPU has uncorrected ECC errors", HEALTHY);
+    rule.require(nvml.remap_problem != Some(true), "a row remap is pending or has failed", HEALTHY);
+    let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
+    rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");
+    let exclusive = match (nvml.other_processes_before, nvml.other_processes_after) {
+        (Some(0), Some(0)) => "yes",
+        (Some(before), Some(after)) => {
+            rule.refuse(
+                format!("{} other processes were on the GPU", before.max(after)),
+                "end the other processes and measure again",
+            );
+            "no"
+        }
+        _ => "unobservable",
+    };
+    rule.count("exclusive", exclusive);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::toolkit_release;
+
+    #[test]
+    fn a_release_is_read_as_the_driver_counts() {
+        for (line, expected) in [
+            ("Cuda compilation tools, release 13.0, V13.0.88", Some(13000)),
+            ("Cuda compilation tools, release 12.9, V12.9.1", Some(12090)),
+            ("clang 19", None),
+        ] {
+            assert_eq!(toolkit_release(line), expected);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Gate `recompute`: every summary value and figure follows from the raw events, to the byte.
+
+use super::evidence::{Evidence, Facts};
+use super::rule::Rule;
+use schema::verdict::GateResult;
+
+const RESEAL: &str = "a sealed run is never edited: measure again";
+
+pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
+    let mut rule = Rule::new("recompute");
+    let anew = &evidence.recomputed;
+    if !anew.fault.is_empty() {
+        rule.refuse(format!("the summary cannot be computed: {}", anew.fault), RESEAL);
+    }
+    rule.must_count("metrics", anew.metrics.len() as u64, RESEAL);
+    match &evidence.metrics_csv {
+        None => rule.refuse("summary/metrics.csv is absent", RESEAL),
+        Some(stored) => {
+            let reason = format!("summary/metrics.csv {}", difference(stored, &anew.metrics_csv));
+            rule.require(*stored == anew.metrics_csv, reason, RESEAL);
+        }
+    }
+    judge_figures(&mut rule, evidence);
+    match &facts.detached {
+        None => rule.refuse("the block rows are not at hand to derive the events from", "keep the run directory until the gate has judged"),
+        Some(detached) => {
+            rule.count("detached", detached);
+            rule.refuse_all(detached.faults.clone(), RESEAL);
+        }
+    }
+    rule.done()
+}
+
+fn judge_figures(rule: &mut Rule, evidence: &Evidence) {
+    let anew = &evidence.recomputed.figures;
+    rule.count("figures", anew.len());
+    for (name, figure) in anew {
+        let same = evidence.figures.get(name) == Some(figure);
+        rule.require(same, format!("summary/{name} is not what the values give"), RESEAL);
+    }
+    for name in evidence.figures.keys().filter(|name| !anew.contains_key(*name)) {
+        rule.refuse(format!("summary/{name} is no figure of this run"), RESEAL);
+    }
+}
+
+/// The first line in which a summary differs from the one computed anew.
+fn difference(stored: &str, anew: &str) -> String {
+    let mut lines = stored.lines().zip(anew.lines()).enumerate();
+    match lines.find(|(_, (a, b))| a != b) {
+        Some((i, (stored, anew))) => format!("line {}: holds {stored:?}, the events give {anew:?}", i + 1),
+        None => format!("holds {} bytes, the events give {}", stored.len(), anew.len()),
+    }
+}

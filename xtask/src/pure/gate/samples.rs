@@ -1,0 +1,204 @@
+//! Gate `samples`: every planned cell is there, whole, with enough unique events behind each quantile.
+//!
+//! The floors are the schema's; a plan can only ask for more.
+
+use super::evidence::{CellEvidence, Evidence};
+use super::rule::Rule;
+use super::table::{i64s, u32s, warmup};
+use schema::plan::{Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase, Work};
+use schema::verdict::GateResult;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MORE: &str = "measure the full profile: cargo xtask reproduce --profile full";
+const AGAIN: &str = "measure again: cargo xtask run --fresh";
+
+/// The unique samples of a cell, and the launches they came from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Samples {
+    rows: u64,
+    unique: u64,
+    launches: u64,
+}
+
+pub(super) fn judge(evidence: &Evidence) -> GateResult {
+    let mut rule = Rule::new("samples");
+    let planned = evidence.plan.cells(&evidence.environment.device.slots);
+    judge_grid(&mut rule, evidence, &planned);
+    let (mut reasons, mut counted) = (Vec::new(), BTreeMap::new());
+    for cell in &evidence.cells {
+        let name = cell.name();
+        let Some(plan) = planned.iter().find(|p| p.phase == cell.data.record.phase && p.name == cell.data.record.cell) else { continue };
+        match count(cell) {
+            Err(error) => reasons.push(format!("{name}: {error}")),
+            Ok(samples) => {
+                let found = judge_cell(evidence, cell, plan, samples);
+                reasons.extend(found.into_iter().map(|reason| format!("{name}: {reason}")));
+                counted.insert(name, samples);
+            }
+        }
+    }
+    let smallest = |phase: &str| {
+        counted.iter().filter(|(name, _)| name.starts_with(phase) && !name.contains("/cost,")).map(|(_, s)| s.unique).min()
+    };
+    rule.count("fewest_baseline_events", smallest("baseline/"));
+    rule.count("fewest_yield_events", smallest("yield/"));
+    rule.count("unique_samples", counted.values().map(|s| s.unique).sum::<u64>());
+    rule.refuse_all(reasons, MORE);
+    judge_anomalies(&mut rule, evidence);
+    judge_quantiles(&mut rule, evidence, &counted);
+    rule.done()
+}
+
+fn judge_grid(rule: &mut Rule, evidence: &Evidence, planned: &[Cell]) {
+    let names = |cells: &[Cell]| -> BTreeSet<String> {
+        cells.iter().map(|cell| format!("{}/{}", cell.phase.name(), cell.name)).collect()
+    };
+    let planned = names(planned);
+    let recorded: BTreeSet<String> = evidence.cells.iter().map(CellEvidence::name).collect();
+    rule.count("cells_planned", planned.len());
+    rule.must_count("cells_recorded", recorded.len() as u64, AGAIN);
+    rule.refuse_all(planned.difference(&recorded).map(|cell| format!("cell {cell} was planned and is not there")).collect(), AGAIN);
+    rule.refuse_all(recorded.difference(&planned).map(|cell| format!("cell {cell} was not planned")).collect(), AGAIN);
+    let faults = |cell: &CellEvidence| cell.faults.iter().map(|f| format!("{}: {f}", cell.name())).collect::<Vec<_>>();
+    rule.refuse_all(evidence.cells.iter().flat_map(faults).collect(), AGAIN);
+    let foreign = evidence.cells.iter().filter(|cell| {
+        cell.data.record.plan != evidence.plan_digest || cell.data.record.device != evidence.environment.device.id
+    });
+    rule.refuse_all(foreign.map(|cell| format!("{}: measured with another plan or device", cell.name())).collect(), AGAIN);
+}
+
+/// What makes a row of the event table unique.
+fn key_columns(cell: &CellEvidence) -> &'static [&'static str] {
+    match cell.data.record.phase {
+        Phase::Calibrate => &["launch", "block", "tile"],
+        Phase::Baseline => &["launch"],
+        Phase::Instrument if cell.data.record.cell == "timer" => &["sm"],
+        Phase::Yield if cell.data.record.cell.starts_with("cost,") => &["launch", "quad", "position"],
+        Phase::Instrument | Phase::Yield => &["launch", "event"],
+    }
+}
+
+fn count(cell: &CellEvidence) -> Result<Samples, String> {
+    let columns =
+        key_columns(cell).iter().map(|column| u32s(&cell.data.events, column)).collect::<Result<Vec<_>, String>>()?;
+    let warm = cell.data.launches.as_ref().map(warmup).transpose()?.unwrap_or_default();
+    let by_launch = key_columns(cell)[0] == "launch";
+    let kept = (0..cell.data.events.rows()).filter(|row| !by_launch || !warm.contains(&columns[0][*row]));
+    let keys: Vec<[u32; 3]> =
+        kept.map(|row| std::array::from_fn(|i| columns.get(i).map_or(0, |column| column[row]))).collect();
+    let rows = keys.len() as u64;
+    let unique: BTreeSet<[u32; 3]> = keys.into_iter().collect();
+    let launches: BTreeSet<u32> = unique.iter().map(|key| key[0]).collect();
+    Ok(Samples { rows, unique: unique.len() as u64, launches: launches.len() as u64 })
+}
+
+fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Samples) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if samples.unique != samples.rows {
+        reasons.push(format!("{} duplicate events", samples.rows - samples.unique));
+    }
+    if cell.data.record.events != cell.data.events.rows() as u64 {
+        reasons.push(format!("its header counts {} events and {} are there", cell.data.record.events, cell.data.events.rows()));
+    }
+    let profile = &evidence.plan.profile;
+    let (events, launches, warm) = match plan.work {
+        Work::Baseline { .. } => {
+            (Some(profile.baseline.events), profile.baseline.events, Some(profile.baseline.warmup_launches))
+        }
+        Work::Yield { .. } => (Some(profile.yields.events), profile.yields.launches, Some(profile.yields.warmup_launches)),
+        Work::Cost { .. } => (Some(4 * profile.yields.cost_quads), 4 * profile.yields.cost_quads, None),
+        Work::Calibrate { .. } => (None, profile.calibrate.launches, None),
+        Work::Timer | Work::Delay(_) => return reasons,
+    };
+    if let Some(events) = events.filter(|events| u64::from(*events) != samples.unique) {
+        reasons.push(format!("{} unique events of {events} planned", samples.unique));
+    }
+    if samples.launches < u64::from(launches) {
+        reasons.push(format!("{} launches of {launches} planned", samples.launches));
+    }
+    if let Some(warm) = warm {
+        reasons.extend(warmup_fault(cell, warm));
+    }
+    if matches!(plan.work, Work::Baseline { .. } | Work::Yield { .. }) && samples.unique < MIN_EVENTS_P99 {
+        reasons.push(format!("{} unique events, and at least {MIN_EVENTS_P99} are needed", samples.unique));
+    }
+    if samples.launches < MIN_LAUNCHES {
+        reasons.push(format!("{} launches, and at least {MIN_LAUNCHES} are needed", samples.launches));
+    }
+    reasons
+}
+
+/// The rule: as many launches as planned are discarded, and they are the first.
+fn warmup_fault(cell: &CellEvidence, planned: u32) -> Option<String> {
+    let flags = cell.data.launches.as_ref().and_then(|launches| launches.u32("warmup").ok())?;
+    let leading = flags.iter().take_while(|flag| **flag != 0).count();
+    let all = flags.iter().filter(|flag| **flag != 0).count();
+    let by_rule = leading == all && all as u64 >= u64::from(planned) && all as u64 == u64::from(cell.data.record.warmup_launches);
+    (!by_rule).then(|| format!("{all} launches discarded as warm-up, {leading} of them leading, {planned} planned"))
+}
+
+/// Anomalies as recorded, and negative intervals as found here.
+fn judge_anomalies(rule: &mut Rule, evidence: &Evidence) {
+    let slack = timer_slack_ns(evidence);
+    let (mut flagged, mut reasons) = (0, Vec::new());
+    for cell in &evidence.cells {
+        let bad = cell.data.events.u32("anomaly").map_or(0, |bits| bits.iter().filter(|bits| **bits != 0).count());
+        flagged += bad;
+        if bad > 0 {
+            reasons.push(format!("{}: {bad} anomalous events", cell.name()));
+        }
+        let negative = negative_intervals(cell, slack);
+        if negative > 0 {
+            reasons.push(format!("{}: {negative} events with a negative interval", cell.name()));
+        }
+    }
+    rule.count("anomalous_events", flagged);
+    rule.refuse_all(reasons, AGAIN);
+}
+
+/// How far two timers of one device may disagree: the largest cross-SM offset and two quanta.
+fn timer_slack_ns(evidence: &Evidence) -> i64 {
+    let timer = evidence.cells.iter().find(|cell| cell.data.record.cell == "timer");
+    let quantum = timer.and_then(|cell| cell.data.record.facts.timer_quantum_ns).map_or(0, i64::from);
+    let offsets = timer.and_then(|cell| cell.data.events.i64("offset_ns").ok()).unwrap_or_default();
+    offsets.iter().map(|offset| offset.saturating_abs()).max().unwrap_or(0).saturating_add(2 * quantum)
+}
+
+fn negative_intervals(cell: &CellEvidence, slack: i64) -> usize {
+    let timeline = [
+        ("first_observer_ns", "last_observer_ns"),
+        ("last_observer_ns", "last_ready_ns"),
+        ("claimer_observed_ns", "claimer_ready_ns"),
+        ("claimer_ready_ns", "urgent_start_ns"),
+        ("urgent_start_ns", "urgent_done_ns"),
+    ];
+    let pair = |(from, to)| Some((i64s(&cell.data.events, from).ok()?, i64s(&cell.data.events, to).ok()?));
+    let legs: Vec<_> = timeline.into_iter().filter_map(pair).collect();
+    let first = i64s(&cell.data.events, "first_observer_ns").unwrap_or_default();
+    let backwards = |row: usize| legs.iter().any(|(from, to)| to[row] < from[row].saturating_sub(slack));
+    (0..cell.data.events.rows()).filter(|row| first.get(*row).is_some_and(|ns| *ns < -slack) || backwards(*row)).count()
+}
+
+/// No tail quantile in the summary without its floor behind it.
+fn judge_quantiles(rule: &mut Rule, evidence: &Evidence, counted: &BTreeMap<String, Samples>) {
+    let (mut tails, mut reasons) = (0_u64, Vec::new());
+    for metric in &evidence.recomputed.metrics {
+        let floor = match &metric.metric {
+            name if name.ends_with("_p999") => MIN_EVENTS_P999,
+            name if name.ends_with("_p99") => MIN_EVENTS_P99,
+            _ => continue,
+        };
+        if metric.value.is_empty() {
+            continue;
+        }
+        tails += 1;
+        let cell = format!("{}/{}", metric.phase, metric.cell);
+        let samples = counted.get(&cell).copied().unwrap_or_default();
+        if samples.unique.min(metric.n) < floor || samples.launches < MIN_LAUNCHES {
+            let n = samples.unique.min(metric.n);
+            reasons.push(format!("{cell} {}: {n} unique events over {} launches", metric.metric, samples.launches));
+        }
+    }
+    rule.count("tail_quantiles", tails);
+    rule.refuse_all(reasons, MORE);
+}

@@ -1,0 +1,92 @@
+//! Gate `structure`: every task once, every event once; none lost, none coalesced away, none unclaimed.
+
+use super::evidence::{CellEvidence, Evidence};
+use super::rule::Rule;
+use super::table::{over_launches, sum, u32s, working_cells};
+use schema::plan::Phase;
+use schema::table::Table;
+use schema::verdict::GateResult;
+use std::collections::BTreeMap;
+
+const AGAIN: &str = "measure again: cargo xtask run --fresh";
+
+pub(super) fn judge(evidence: &Evidence) -> GateResult {
+    let mut rule = Rule::new("structure");
+    let (mut tasks, mut urgent, mut launch_count, mut served) = (0, 0, 0, 0);
+    let mut reasons = over_launches(working_cells(evidence), |_, launches| {
+        launch_count += launches.rows() as u64;
+        tasks += sum(launches, "executed")?;
+        urgent += sum(launches, "urgent_executed")?;
+        unbalanced(launches)
+    });
+    for cell in evidence.cells.iter().filter(|cell| has_events(cell)) {
+        let found = unserved(cell).unwrap_or_else(|error| vec![error]);
+        served += cell.data.events.rows() as u64;
+        reasons.extend(found.into_iter().map(|reason| format!("{}: {reason}", cell.name())));
+    }
+    rule.must_count("launches", launch_count, AGAIN);
+    rule.must_count("tasks_executed", tasks, AGAIN);
+    rule.count("urgent_executed", urgent);
+    rule.count("events_served", served);
+    rule.refuse_all(reasons, AGAIN);
+    rule.done()
+}
+
+/// Cells whose events are yields: phase 3 without its cost cells, and the planted delays.
+fn has_events(cell: &CellEvidence) -> bool {
+    match cell.data.record.phase {
+        Phase::Yield => !cell.data.record.cell.starts_with("cost,"),
+        Phase::Instrument => cell.data.record.cell.starts_with("leg="),
+        _ => false,
+    }
+}
+
+/// Launch by launch, since two errors of opposite sign must not cancel.
+fn unbalanced(launches: &Table) -> Result<Vec<String>, String> {
+    let pairs = [
+        ("tasks", "executed", "launches did not execute exactly their tasks"),
+        ("urgent_requested", "urgent_executed", "launches did not execute exactly the urgent tasks requested"),
+    ];
+    let mut reasons = Vec::new();
+    for (wanted, got, what) in pairs {
+        let differing = u32s(launches, wanted)?.iter().zip(u32s(launches, got)?).filter(|(a, b)| a != b).count();
+        if differing > 0 {
+            reasons.push(format!("{differing} {what}"));
+        }
+    }
+    for (column, what) in [
+        ("not_once", "tasks were not executed exactly once"),
+        ("urgent_not_once", "urgent tasks were not executed exactly once"),
+        ("deadline_hits", "blocks hit their deadline"),
+    ] {
+        let found = sum(launches, column)?;
+        if found > 0 {
+            reasons.push(format!("{found} {what}"));
+        }
+    }
+    Ok(reasons)
+}
+
+/// Events that were not claimed, and launches with another number of events than they served urgent tasks.
+fn unserved(cell: &CellEvidence) -> Result<Vec<String>, String> {
+    let launches = cell.data.launches.as_ref().ok_or("it has no launches")?;
+    let claims = u32s(&cell.data.events, "claims")?;
+    let unclaimed = claims.iter().filter(|claims| **claims == 0).count();
+    let mut events: BTreeMap<u32, u32> = BTreeMap::new();
+    for launch in u32s(&cell.data.events, "launch")? {
+        *events.entry(*launch).or_default() += 1;
+    }
+    let (launch, warmup) = (u32s(launches, "launch")?, u32s(launches, "warmup")?);
+    let requested = u32s(launches, "urgent_requested")?;
+    let kept = launch.iter().zip(warmup).zip(requested).filter(|((_, warm), _)| **warm == 0);
+    let differing =
+        kept.filter(|((launch, _), requested)| events.get(launch).copied().unwrap_or(0) != **requested).count();
+    let mut reasons = Vec::new();
+    if unclaimed > 0 {
+        reasons.push(format!("{unclaimed} events were never claimed"));
+    }
+    if differing > 0 {
+        reasons.push(format!("{differing} launches recorded another number of events than were requested"));
+    }
+    Ok(reasons)
+}

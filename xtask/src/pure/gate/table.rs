@@ -1,0 +1,50 @@
+//! What several rules read from launch tables: launches that count, warm-up left out.
+
+use super::evidence::{CellEvidence, Evidence};
+use schema::table::Table;
+use std::collections::BTreeSet;
+
+/// A column's sum; an absent column is a reason, not a zero.
+pub(super) fn sum(table: &Table, column: &str) -> Result<u64, String> {
+    let values = table.u32(column).map_err(|error| format!("{error:#}"))?;
+    Ok(values.iter().map(|value| u64::from(*value)).sum())
+}
+
+/// The launches of a cell that were discarded as warm-up.
+pub(super) fn warmup(launches: &Table) -> Result<BTreeSet<u32>, String> {
+    let (launch, warmup) = (u32s(launches, "launch")?, u32s(launches, "warmup")?);
+    Ok(launch.iter().zip(warmup).filter(|(_, warm)| **warm != 0).map(|(launch, _)| *launch).collect())
+}
+
+/// An unsigned column.
+pub(super) fn u32s<'a>(table: &'a Table, column: &str) -> Result<&'a [u32], String> {
+    table.u32(column).map_err(|error| format!("{error:#}"))
+}
+
+/// A signed column.
+pub(super) fn i64s<'a>(table: &'a Table, column: &str) -> Result<&'a [i64], String> {
+    table.i64(column).map_err(|error| format!("{error:#}"))
+}
+
+/// The cells that work on tiles; the timer cell has none.
+pub(super) fn working_cells(evidence: &Evidence) -> impl Iterator<Item = &CellEvidence> {
+    evidence.cells.iter().filter(|cell| cell.data.record.cell != "timer")
+}
+
+/// Runs `look` over every cell that must have launches; its errors become reasons that name the cell.
+pub(super) fn over_launches<'a>(
+    cells: impl Iterator<Item = &'a CellEvidence>,
+    mut look: impl FnMut(&CellEvidence, &Table) -> Result<Vec<String>, String>,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for cell in cells {
+        let name = cell.name();
+        let found = match &cell.data.launches {
+            Some(launches) if launches.rows() > 0 => look(cell, launches),
+            _ => Ok(vec!["it has no launches".to_owned()]),
+        };
+        let found = found.unwrap_or_else(|error| vec![error]);
+        reasons.extend(found.into_iter().map(|reason| format!("{name}: {reason}")));
+    }
+    reasons
+}

@@ -1,0 +1,280 @@
+//! Every gate refuses: one planted fault a case, in a run that passes without it.
+
+use super::evidence::{Evidence, Facts};
+use super::{judge, verdict};
+use crate::pure::synthetic::{set_column, take_rows};
+use crate::trial::{Registration, Trial, claims, evidence, find};
+use crate::world::history;
+use schema::Digest;
+use schema::bundle::BundleRecord;
+use schema::claim::Outcome;
+use schema::sanitize::Tool;
+use schema::table::Column;
+use std::collections::{BTreeMap, BTreeSet};
+
+mod faults_of_data;
+
+const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
+
+/// Plants a fault and expects `gate` to refuse with a reason that holds `words`, and to say what to do.
+fn refuses(gate: &str, words: &str, plant: impl FnOnce(&mut Evidence, &mut Facts)) {
+    let (mut evidence, mut facts) = evidence();
+    plant(&mut evidence, &mut facts);
+    let gates = judge(&evidence, &facts);
+    let found = gates.iter().find(|result| result.name == gate).unwrap();
+    assert!(!found.passed && found.reason.contains(words), "{gate} should refuse for {words:?}: {found:?}");
+    assert!(!found.remedy.is_empty(), "{gate} gives no remedy for {words:?}");
+    assert!(!super::all_passed(&gates));
+}
+
+#[test]
+fn the_trial_passes_every_gate_with_evidence_in_each() {
+    let (evidence, facts) = evidence();
+    for gate in judge(&evidence, &facts) {
+        assert!(gate.passed, "{}: {}", gate.name, gate.reason);
+        assert!(!gate.evidence.is_empty(), "{} counted nothing", gate.name);
+    }
+    let verdict = verdict(&evidence, &facts, Digest::of(b"")).unwrap();
+    assert_eq!(verdict.claims[0].outcome, Outcome::Confirmed);
+    let names: Vec<&str> = verdict.gates.iter().map(|gate| gate.name.as_str()).collect();
+    let expected = "source environment build sanitizer numerics structure clocks samples instrument attempts registration recompute freshness";
+    assert_eq!(names.join(" "), expected);
+}
+
+#[test]
+fn source() {
+    refuses("source", "not clean when the run began", |e, _| e.manifest.predicate.source.clean_before = false);
+    refuses("source", "not clean when the run ended", |e, _| e.manifest.predicate.source.clean_after = false);
+    refuses("source", "changed while", |e, _| e.manifest.predicate.source.digest_after = Digest::of(b"x"));
+    refuses("source", "no commit", |e, _| e.manifest.predicate.source.commit = None);
+    refuses("source", "unknown commit", |_, f| f.history.as_mut().unwrap().known = false);
+    refuses("source", "no ancestor", |_, f| f.history.as_mut().unwrap().in_history = false);
+    refuses("source", "no git history", |_, f| f.history = None);
+}
+
+fn bundled(evidence: &mut Evidence, facts: &mut Facts) {
+    let predicate = &mut evidence.manifest.predicate;
+    let history = facts.history.as_mut().unwrap();
+    predicate.source.kind = "bundle".to_owned();
+    let one = |digest| BTreeMap::from([("preempt".to_owned(), digest)]);
+    evidence.bundle = Some(BundleRecord {
+        format: 1,
+        commit: predicate.source.commit.clone().unwrap(),
+        source: predicate.source.digest,
+        plans: one(history.plan.unwrap()),
+        claims: one(evidence.claims_digest),
+        notebook_head: predicate.notebook_head,
+        sass: Vec::new(),
+        files: BTreeMap::new(),
+    });
+}
+
+#[test]
+fn a_bundle_passes_only_where_history_knows_it() {
+    let (mut evidence, mut facts) = evidence();
+    bundled(&mut evidence, &mut facts);
+    assert!(judge(&evidence, &facts)[0].passed);
+    let plant = |change: fn(&mut Evidence, &mut Facts)| {
+        move |e: &mut Evidence, f: &mut Facts| {
+            bundled(e, f);
+            change(e, f);
+        }
+    };
+    refuses("source", "a bundle this repository does not know", plant(|_, f| f.history.as_mut().unwrap().known = false));
+    refuses("source", "holds no bundle.json", plant(|e, _| e.bundle = None));
+    refuses("source", "another commit", plant(|e, _| e.bundle.as_mut().unwrap().commit = "0".repeat(40)));
+    refuses("source", "another source", plant(|e, _| e.bundle.as_mut().unwrap().source = Digest::of(b"x")));
+    refuses("source", "other claims than the run", plant(|e, _| e.bundle.as_mut().unwrap().claims.clear()));
+    refuses("source", "another plan", plant(|e, _| e.bundle.as_mut().unwrap().plans.clear()));
+    refuses("environment", "does not carry", plant(|e, _| e.build.as_mut().unwrap().toolkit = "bundle".to_owned()));
+}
+
+#[test]
+fn environment() {
+    refuses("environment", "emulated device", |e, _| e.environment.device.id = "emulated".to_owned());
+    refuses("environment", "NVML was not at hand", |e, _| e.environment.nvml = None);
+    refuses("environment", "ECC", |e, _| e.environment.nvml.as_mut().unwrap().ecc_uncorrected = Some(1));
+    refuses("environment", "row remap", |e, _| e.environment.nvml.as_mut().unwrap().remap_problem = Some(true));
+    refuses("environment", "MIG", |e, _| e.environment.device.mig = Some(true));
+    refuses("environment", "2 other processes", |e, _| {
+        e.environment.nvml.as_mut().unwrap().other_processes_after = Some(2);
+    });
+    refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
+    refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
+    refuses("environment", "records no container", |e, _| e.environment.container = None);
+    refuses("environment", "different toolkit locks", |e, _| e.environment.toolkit_lock = Digest::of(b"x"));
+    refuses("environment", "measured commit's", |_, f| f.history.as_mut().unwrap().toolkit_lock = None);
+    refuses("environment", "did not rebuild", |e, _| e.build.as_mut().unwrap().toolkit = "box".to_owned());
+}
+
+#[test]
+fn build() {
+    refuses("build", "is absent", |e, _| e.build = None);
+    refuses("build", "spills 8 bytes", |e, _| e.build.as_mut().unwrap().kernels[4].spill_bytes = 8);
+    refuses("build", "of stack", |e, _| e.build.as_mut().unwrap().kernels[4].stack_bytes = 16);
+    refuses("build", "registers, budget", |e, _| e.build.as_mut().unwrap().kernels[4].registers = 97);
+    refuses("build", "blocks per SM, budget", |e, _| e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1);
+    refuses("build", "has no budget", |_, f| f.history.as_mut().unwrap().budgets.clear());
+    refuses("build", "the resources allow", |e, _| e.environment.device.slots.yield_per_sm = 3);
+    refuses("build", "not in the build record", |e, _| {
+        find(&mut e.cells, YIELD).record.configs[0].cubin = Some(Digest::of(b"x"));
+    });
+}
+
+#[test]
+fn sanitizer() {
+    let program = |e: &mut Evidence, tool: Tool| {
+        e.sanitizer.iter().position(|s| s.verdict.tool == tool && s.verdict.control_caught.is_none()).unwrap()
+    };
+    let control = |e: &mut Evidence, tool: Tool| {
+        e.sanitizer.iter().position(|s| s.verdict.tool == tool && s.verdict.control_caught.is_some()).unwrap()
+    };
+    refuses("sanitizer", "verdicts is 0", |e, _| e.sanitizer.clear());
+    for tool in Tool::ALL {
+        refuses("sanitizer", "no verdict for this configuration", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer.remove(at);
+        });
+        refuses("sanitizer", "the verdict is for other SASS", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.sass[0].1 = Digest::of(b"x");
+        });
+        refuses("sanitizer", "no verdict for this configuration", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.configs.iter_mut().for_each(|config| config.block += 32);
+        });
+        refuses("sanitizer", "did not catch its planted fault", |e, _| {
+            let at = control(e, tool);
+            e.sanitizer[at].verdict.control_caught = Some(false);
+        });
+        refuses("sanitizer", "did not catch its planted fault", |e, _| {
+            let at = control(e, tool);
+            e.sanitizer.remove(at);
+        });
+        refuses("sanitizer", "no clean work", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.launches = 0;
+        });
+        refuses("sanitizer", "no clean work", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.sites.claim = 0;
+        });
+    }
+    refuses("sanitizer", "its log", |e, _| e.sanitizer[0].log_faults.push("its log says otherwise".to_owned()));
+}
+
+#[test]
+fn instrument() {
+    refuses("instrument", "timer_quantum_ns is 0", |e, _| {
+        find(&mut e.cells, "instrument/timer").record.facts.timer_quantum_ns = None;
+    });
+    refuses("instrument", "offsets of 3 SMs", |e, _| {
+        let timer = find(&mut e.cells, "instrument/timer");
+        timer.events = take_rows(&timer.events, &[0, 1, 2]);
+    });
+    let shift = |e: &mut Evidence, value: &str, lo: &str, hi: &str| {
+        let metric = e.recomputed.metrics.iter_mut().find(|m| m.cell == "leg=urgent" && m.metric == "leg_shift_ns");
+        let metric = metric.unwrap();
+        (metric.value, metric.lo, metric.hi) = (value.to_owned(), lo.to_owned(), hi.to_owned());
+    };
+    refuses("instrument", "leg urgent moved by 0 ns", |e, _| shift(e, "0", "-32", "32"));
+    refuses("instrument", "leg urgent moved by 1024 ns", |e, _| shift(e, "1024", "-4000", "4000"));
+    refuses("instrument", "no planted delay was seen", |e, _| shift(e, "", "", ""));
+    refuses("instrument", "not shown as a bound", |e, _| {
+        let metric = e.recomputed.metrics.iter_mut().find(|m| m.metric == "first_observer_us_p50").unwrap();
+        metric.value = "0.032".to_owned();
+    });
+}
+
+#[test]
+fn attempts() {
+    refuses("attempts", "holds no attempts.jsonl", |e, _| e.attempts_log = None);
+    refuses("attempts", "chain of attempts does not hold", |e, _| {
+        let log = e.attempts_log.as_mut().unwrap();
+        *log = log.lines().skip(1).map(|line| format!("{line}\n")).collect();
+    });
+    refuses("attempts", "attempts is 0", |e, _| e.manifest.predicate.attempts.clear());
+    refuses("attempts", "another device", |e, _| e.environment.device.id = "f".repeat(16));
+    refuses("attempts", "other SASS", |e, _| e.build.as_mut().unwrap().kernels[0].sass_digest = Digest::of(b"x"));
+    refuses("attempts", "is of run other", |e, _| e.manifest.predicate.attempts[0].run = "other".to_owned());
+    refuses("attempts", "before the first launch", |e, _| {
+        e.manifest.predicate.steps.iter_mut().for_each(|step| step.began = "2025-12-31T00:00:00Z".to_owned());
+    });
+}
+
+/// Asks a repository whose claims entered history at another time, or changed since.
+fn ask(registration: Registration, edit: impl FnOnce(&crate::trial::OnDisk)) -> impl FnOnce(&mut Evidence, &mut Facts) {
+    let trial = Trial { registration, ..Trial::passing() };
+    let (disk, commit) = trial.repository();
+    edit(&disk);
+    let folders = BTreeSet::from(["preempt".to_owned()]);
+    let history = history::of_run(&disk.paths, &commit, "preempt", &trial.claims, &folders).unwrap();
+    move |evidence, facts| {
+        evidence.manifest.predicate.source.commit = Some(commit);
+        facts.history = history;
+    }
+}
+
+#[test]
+fn registration() {
+    refuses("registration", "was written after the data", ask(Registration::After, |_| {}));
+    refuses("registration", "came with the measured commit itself", ask(Registration::Same, |_| {}));
+    refuses("registration", "a threshold or term was edited", ask(Registration::Before, |disk| {
+        let edited = toml::to_string(&claims("9999")).unwrap();
+        disk.put("harness/experiments/preempt/claims.toml", &edited);
+    }));
+    refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
+    refuses("registration", "no git history", |_, f| f.history = None);
+    refuses("registration", "claims is 0", |e, _| e.claims.claim.clear());
+    let (mut evidence, mut facts) = evidence();
+    ask(Registration::Before, |_| {})(&mut evidence, &mut facts);
+    assert!(judge(&evidence, &facts).iter().any(|gate| gate.name == "registration" && gate.passed));
+}
+
+#[test]
+fn recompute() {
+    refuses("recompute", "summary/metrics.csv line 2", |e, _| {
+        let csv = e.metrics_csv.as_mut().unwrap();
+        *csv = csv.replacen(",32,", ",31,", 1);
+    });
+    refuses("recompute", "metrics.csv is absent", |e, _| e.metrics_csv = None);
+    refuses("recompute", "is no figure of this run", |e, _| drop(e.figures.insert("x.svg".to_owned(), String::new())));
+    refuses("recompute", "not at hand", |_, f| f.detached = None);
+    refuses("recompute", "event 3", |_, f| f.detached.as_mut().unwrap().faults.push("event 3 differs".to_owned()));
+}
+
+#[test]
+fn freshness() {
+    refuses("freshness", "this tree builds", |_, f| {
+        f.built.as_mut().unwrap().insert("preempt_drain".to_owned(), Digest::of(b"x"));
+    });
+    refuses("freshness", "builds no such kernel", |_, f| drop(f.built.as_mut().unwrap().remove("preempt_drain")));
+    refuses("freshness", "was not built", |_, f| f.built = None);
+    refuses("freshness", "kernels is 0", |e, _| e.build = None);
+}
+
+#[test]
+fn a_measurement_that_does_not_count_makes_every_claim_invalid() {
+    let (mut evidence, facts) = evidence();
+    find(&mut evidence.cells, YIELD).record.facts.poison_caught = Some(false);
+    let verdict = verdict(&evidence, &facts, Digest::of(b"")).unwrap();
+    assert_eq!(verdict.claims[0].outcome, Outcome::Invalid);
+}
+
+#[test]
+fn facts_survive_being_stored_in_a_verdict() {
+    let (evidence, facts) = evidence();
+    assert_eq!(Facts::stored(&judge(&evidence, &facts)), facts);
+    assert!(facts.history.is_some() && facts.built.is_some() && facts.detached.is_some());
+}
+
+fn column_with(table: &schema::table::Table, name: &str, row: usize, value: u32) -> Column {
+    let mut values = table.u32(name).unwrap().to_vec();
+    values[row] = value;
+    Column::U32(values)
+}
+
+fn set_at(table: &mut schema::table::Table, name: &str, row: usize, value: u32) {
+    let column = column_with(table, name, row, value);
+    set_column(table, name, column);
+}

@@ -1,0 +1,23 @@
+//! Which kernels count as measured, and the one digest that names their SASS together.
+
+use schema::Digest;
+use schema::build::BuildRecord;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The SASS digests of the kernels that are measured on an architecture, by symbol; planted faults are none of them.
+#[must_use]
+pub fn measured_sass(build: &BuildRecord, arch: &str) -> BTreeMap<String, Digest> {
+    let measured = build.kernels.iter().filter(|k| k.arch == arch && !k.file.starts_with("controls/"));
+    measured.map(|k| (k.symbol.clone(), k.sass_digest)).collect()
+}
+
+/// One digest over the SASS digests of the measured kernels; of nothing where there are none.
+#[must_use]
+pub fn sass_digest(build: &BuildRecord, arch: &str) -> Digest {
+    let mut listing = String::new();
+    for (symbol, digest) in measured_sass(build, arch) {
+        let _ = writeln!(listing, "{digest}  {symbol}");
+    }
+    Digest::of(listing)
+}

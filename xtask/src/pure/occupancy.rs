@@ -1,0 +1,97 @@
+//! How many blocks of a kernel are resident on one SM at once.
+//!
+//! Limits are those of the CUDA Programming Guide 13.0, "Compute Capabilities", table "Technical Specifications";
+//! allocation granularities those of the CUDA Occupancy Calculator for compute capability 8.0 and later.
+
+use anyhow::{Result, bail};
+
+const WARP_THREADS: u32 = 32;
+/// Registers per SM, of 32 bits.
+const SM_REGISTERS: u32 = 64 * 1024;
+/// Registers are handed out per warp, in units of this many.
+const WARP_REGISTER_UNIT: u32 = 256;
+/// An SM has this many sub-partitions, each with its share of the registers and warps.
+const SUB_PARTITIONS: u32 = 4;
+/// Shared memory that the system keeps per block.
+const BLOCK_RESERVED_SHARED_BYTES: u32 = 1024;
+/// Shared memory is handed out in units of this many bytes.
+const SHARED_UNIT_BYTES: u32 = 128;
+
+/// What one SM of an architecture holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmLimits {
+    /// Resident threads.
+    pub threads: u32,
+    /// Resident blocks.
+    pub blocks: u32,
+    /// Shared memory in bytes.
+    pub shared_bytes: u32,
+}
+
+/// The limits of an architecture by its number, e.g. 90.
+///
+/// # Errors
+/// When we do not know it.
+pub fn limits(arch: u32) -> Result<SmLimits> {
+    let (threads, blocks, shared_kib) = match arch {
+        80 => (2048, 32, 164),
+        86 => (1536, 16, 100),
+        87 => (1536, 16, 164),
+        89 => (1536, 24, 100),
+        90 => (2048, 32, 228),
+        100 | 103 => (2048, 32, 228),
+        120 | 121 => (1536, 24, 100),
+        other => bail!("no occupancy limits known for sm_{other}; sm_80 to sm_121 are"),
+    };
+    Ok(SmLimits { threads, blocks, shared_bytes: shared_kib * 1024 })
+}
+
+/// Resident blocks per SM; zero when not even one fits.
+#[must_use]
+pub fn blocks_per_sm(limits: SmLimits, registers: u32, shared_bytes: u32, block_threads: u32) -> u32 {
+    let warps = block_threads.max(1).div_ceil(WARP_THREADS);
+    let by_threads = limits.threads / WARP_THREADS / warps;
+    let by_registers = warps_by_registers(registers) / warps;
+    let per_block = shared_bytes.saturating_add(BLOCK_RESERVED_SHARED_BYTES).div_ceil(SHARED_UNIT_BYTES);
+    let by_shared = limits.shared_bytes / SHARED_UNIT_BYTES / per_block;
+    limits.blocks.min(by_threads).min(by_registers).min(by_shared)
+}
+
+fn warps_by_registers(registers: u32) -> u32 {
+    let per_warp = registers.clamp(1, SM_REGISTERS).saturating_mul(WARP_THREADS).next_multiple_of(WARP_REGISTER_UNIT);
+    SM_REGISTERS / SUB_PARTITIONS / per_warp * SUB_PARTITIONS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arch: u32, registers: u32, shared_bytes: u32, threads: u32, expected: u32) {
+        let found = blocks_per_sm(limits(arch).unwrap(), registers, shared_bytes, threads);
+        assert_eq!(found, expected, "sm_{arch}: {registers} registers, {shared_bytes} bytes, {threads} threads");
+    }
+
+    #[test]
+    fn each_resource_limits() {
+        check(90, 32, 0, 1024, 2);
+        check(86, 32, 0, 1024, 1);
+        check(90, 255, 0, 256, 1);
+        check(90, 128, 0, 128, 4);
+        check(90, 64, 0, 256, 4);
+        // 65 registers take 72 a thread: 2304 a warp, 7 warps in each quarter.
+        check(90, 65, 0, 256, 3);
+        check(90, 16, 32 * 1024, 128, 6);
+        check(80, 16, 32 * 1024, 128, 4);
+        check(89, 16, 32 * 1024, 128, 3);
+        check(90, 16, 0, 32, 32);
+        check(86, 16, 0, 32, 16);
+        check(120, 16, 0, 32, 24);
+        check(90, 16, 228 * 1024, 32, 0);
+    }
+
+    #[test]
+    fn an_unknown_architecture_is_an_error() {
+        assert!(limits(75).is_err());
+        assert!(limits(200).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! Published runs as Markdown: the regions of RESULTS.md and README.md between markers. Every number comes from a run's
+//! metrics, every table says which run, device, clock class, profile and attempt it rests on, and no table has two devices.
+
+mod headline;
+
+pub use headline::headline_region;
+
+use crate::failure::fail;
+use schema::ExitCode;
+use schema::claim::Outcome;
+use schema::metrics::Metric;
+use schema::plan::{ClockClass, Phase, ProfileName};
+use schema::verdict::ClaimResult;
+use std::fmt::Write as _;
+
+/// What a region says while there is nothing to show.
+const NOTHING: &str = "Nothing is published yet.\n";
+
+/// Metrics shown in RESULTS.md, without what follows the unit; all others are in `metrics.csv` only.
+const SHOWN: [&str; 15] = [
+    "timer_quantum_ns",
+    "sm_offset_ns",
+    "leg_shift_ns",
+    "tile_wall_us",
+    "urgent_wait_us",
+    "host_e2e_us",
+    "remaining_drain_corr",
+    "preempt_latency_us",
+    "first_observer_us",
+    "last_observer_us",
+    "visibility_us",
+    "urgent_e2e_us",
+    "poll_cost_pct",
+    "fp32_peak_pct",
+    "ratio",
+];
+
+/// A published run, as its manifest, verdict and metrics tell it.
+#[derive(Clone, Debug)]
+pub struct PublishedRun {
+    /// Run id.
+    pub run: String,
+    /// Experiment.
+    pub experiment: String,
+    /// The GPU's product name.
+    pub gpu: String,
+    /// Its compute capability.
+    pub compute_capability: String,
+    /// Clock class.
+    pub clocks: ClockClass,
+    /// Profile.
+    pub profile: ProfileName,
+    /// Which attempt with its plan this run was, from 1.
+    pub attempt: u64,
+    /// How many attempts with that plan there were up to its publication.
+    pub attempts: u64,
+    /// Rows of its `metrics.csv`.
+    pub metrics: Vec<Metric>,
+    /// Its claims.
+    pub claims: Vec<ClaimResult>,
+    /// Names of gates that were waived.
+    pub waivers: Vec<String>,
+    /// What else a reader must know at once, e.g. `retracted by R-001`.
+    pub remarks: Vec<String>,
+}
+
+/// The body of RESULTS.md's region: devices by name, the newest run of each first.
+#[must_use]
+pub fn results_region(runs: &[PublishedRun]) -> String {
+    let mut text = String::new();
+    for (gpu, runs) in by_gpu(runs) {
+        let _ = write!(text, "## {}\n\n", escape(gpu));
+        for run in runs {
+            let _ = write!(text, "### {}, run `{}`\n\n", run.experiment, run.run);
+            claims_table(run, &mut text);
+            for phase in Phase::ALL {
+                phase_table(run, phase, &mut text);
+            }
+            let _ = writeln!(text, "All values: `results/summary/{}/metrics.csv`.\n", run.run);
+        }
+    }
+    if text.is_empty() { NOTHING.to_owned() } else { text.trim_end().to_owned() + "\n" }
+}
+
+/// Runs by device, devices by name, the newest run first; run ids begin with their time.
+fn by_gpu(runs: &[PublishedRun]) -> Vec<(&str, Vec<&PublishedRun>)> {
+    let mut sorted: Vec<&PublishedRun> = runs.iter().collect();
+    sorted.sort_by(|a, b| a.gpu.cmp(&b.gpu).then_with(|| b.run.cmp(&a.run)));
+    let groups = sorted.chunk_by(|a, b| a.gpu == b.gpu);
+    groups.map(|runs| (runs[0].gpu.as_str(), runs.to_vec())).collect()
+}
+
+/// What a table rests on, in one line above it.
+fn caption(run: &PublishedRun) -> String {
+    let mut parts = vec![
+        format!("Run `{}`", run.run),
+        format!("{} (compute capability {})", escape(&run.gpu), run.compute_capability),
+        format!("clocks {}", clock_name(run.clocks)),
+        format!("profile {}", profile_name(run.profile)),
+        format!("attempt {} of {}", run.attempt, run.attempts),
+    ];
+    if !run.waivers.is_empty() {
+        parts.push(format!("**waived: {}**", escape(run.waivers.join(", "))));
+    }
+    parts.extend(run.remarks.iter().map(|remark| format!("**{}**", escape(remark))));
+    parts.join(", ") + ".\n\n"
+}
+
+fn claims_table(run: &PublishedRun, text: &mut String) {
+    if run.claims.is_empty() {
+        return;
+    }
+    text.push_str(&caption(run));
+    text.push_str("| claim | outcome | value | threshold | why |\n|---|---|---|---|---|\n");
+    for claim in &run.claims {
+        let value = with_unit(&claim.value, &claim.unit);
+        let threshold = with_unit(&claim.threshold, &claim.unit);
+        let outcome = outcome_name(claim.outcome);
+        let cells = [&claim.id, outcome, &value, &threshold, &claim.why].map(escape);
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text.push('\n');
+}
+
+fn phase_table(run: &PublishedRun, phase: Phase, text: &mut String) {
+    let rows: Vec<&Metric> = run.metrics.iter().filter(|m| m.phase == phase.name() && is_shown(&m.metric)).collect();
+    if rows.is_empty() {
+        return;
+    }
+    text.push_str(&caption(run));
+    let _ = writeln!(
+        text,
+        "| {} cell | metric | value | 95 % interval | n | note |\n|---|---|---:|---|---:|---|",
+        phase.name()
+    );
+    for m in rows {
+        let value = with_unit(&m.value, &m.unit);
+        let cell = format!("`{}`", m.cell);
+        let cells = [&cell, &m.metric, &value, &interval(m), &m.n.to_string(), &m.note].map(escape);
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text.push('\n');
+}
+
+fn is_shown(metric: &str) -> bool {
+    let suffixes = ["", "_p50", "_p99", "_p999", "_max"];
+    SHOWN.iter().any(|shown| metric.strip_prefix(shown).is_some_and(|rest| suffixes.contains(&rest)))
+}
+
+fn interval(m: &Metric) -> String {
+    if m.lo.is_empty() || m.hi.is_empty() { "none".to_owned() } else { format!("{} to {}", m.lo, m.hi) }
+}
+
+fn with_unit(value: &str, unit: &str) -> String {
+    if value.is_empty() || unit == "1" { value.to_owned() } else { format!("{value} {unit}") }
+}
+
+fn escape(text: impl AsRef<str>) -> String {
+    text.as_ref().replace('|', "\\|").replace(['\n', '\r'], " ")
+}
+
+fn clock_name(class: ClockClass) -> &'static str {
+    match class {
+        ClockClass::Unsteady => "unsteady",
+        ClockClass::Stable => "stable",
+        ClockClass::Locked => "locked",
+    }
+}
+
+fn profile_name(profile: ProfileName) -> &'static str {
+    match profile {
+        ProfileName::Smoke => "smoke",
+        ProfileName::Quick => "quick",
+        ProfileName::Full => "full",
+    }
+}
+
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Confirmed => "CONFIRMED",
+        Outcome::Falsified => "FALSIFIED",
+        Outcome::Inconclusive => "INCONCLUSIVE",
+        Outcome::Invalid => "INVALID",
+    }
+}
+
+/// `text` with the body of the region `name` replaced; all else stays as it is.
+///
+/// # Errors
+/// When the region's markers are not there exactly once, in order.
+pub fn replace_region(text: &str, name: &str, body: &str) -> anyhow::Result<String> {
+    let (start, end) = region_bounds(text, name)?;
+    let break_before_end = if body.is_empty() || body.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("{}{body}{break_before_end}{}", &text[..start], &text[end..]))
+}
+
+/// The body of the region `name`.
+///
+/// # Errors
+/// As [`replace_region`].
+pub fn region<'a>(text: &'a str, name: &str) -> anyhow::Result<&'a str> {
+    let (start, end) = region_bounds(text, name)?;
+    Ok(&text[start..end])
+}
+
+/// Where the body starts and ends: from the line after the one marker to the line of the other.
+fn region_bounds(text: &str, name: &str) -> anyhow::Result<(usize, usize)> {
+    let (begin, end) = (format!("<!-- assay:begin {name} -->\n"), format!("<!-- assay:end {name} -->"));
+    let once = |marker: &str| {
+        let mut found =
+            text.match_indices(marker).map(|(at, _)| at).filter(|at| *at == 0 || text.as_bytes()[at - 1] == b'\n');
+        let at = found.next()?;
+        found.next().is_none().then_some(at)
+    };
+    match (once(&begin).map(|at| at + begin.len()), once(&end)) {
+        (Some(start), Some(end)) if start <= end => Ok((start, end)),
+        _ => Err(fail(
+            ExitCode::Config,
+            format!("the text has not one region {name:?} between lines {:?} and {end:?}", begin.trim_end()),
+            "git checkout RESULTS.md README.md",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+use super::log::{Reading, planted, read};
+use super::*;
+use proptest::prelude::*;
+use schema::cell::LaunchConfig;
+use schema::progress::{Progress, Sites};
+
+const NONCE: &str = "00112233";
+
+fn fixture(name: &str) -> String {
+    let path = format!("{}/testdata/sanitizer/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn clean_log(tool: Tool) -> String {
+    fixture(&format!("synthetic-{}-clean.log", tool.name()))
+}
+
+fn control_log(tool: Tool) -> String {
+    fixture(&format!("synthetic-{}-control.log", tool.name()))
+}
+
+fn known() -> Known {
+    Known { sass: [("yield_kernel".to_owned(), Digest::of("sass"))].into(), cubins: [Digest::of("cubin")].into() }
+}
+
+fn config() -> LaunchConfig {
+    LaunchConfig {
+        symbol: "yield_kernel".into(),
+        mode: "event_device".into(),
+        grid: 4,
+        block: 64,
+        shared_bytes: 0,
+        cooperative: true,
+        cubin: Some(Digest::of("cubin")),
+    }
+}
+
+fn good_end() -> EndMark {
+    EndMark {
+        launches: 3,
+        sites: Sites { yields: 1, claim: 1, copy: 1 },
+        cubins: vec![("yield".into(), Digest::of("cubin"))],
+        configs: vec![config()],
+        wrong: 0,
+    }
+}
+
+fn stdout(end: EndMark) -> String {
+    let EndMark { launches, sites, cubins, configs, wrong } = end;
+    let line = Progress::End { nonce: NONCE.into(), launches, sites, cubins, configs, wrong };
+    format!("{}\n", serde_json::to_string(&line).unwrap())
+}
+
+/// The verdict over a yield program with this log and end.
+fn verdict(tool: Tool, log: &str, code: Option<i32>, stdout: &str) -> Judgement {
+    let seen = Seen { tool, log, code, timed_out: false, stdout, nonce: NONCE };
+    judge_program(&seen, Needs::of("yield"), &known())
+}
+
+fn state_of(tool: Tool, log: &str) -> State {
+    verdict(tool, log, Some(0), &stdout(good_end())).state
+}
+
+#[test]
+fn full_evidence_is_clean() {
+    for tool in Tool::ALL {
+        let verdict = verdict(tool, &clean_log(tool), Some(0), &stdout(good_end()));
+        assert_eq!(verdict.state, State::Clean, "{tool:?}: {}", verdict.why);
+        assert_eq!((verdict.findings, verdict.why.as_str(), verdict.control_caught), (Some(0), "", None));
+        assert_eq!(verdict.sass, [("yield_kernel".to_owned(), Digest::of("sass"))]);
+    }
+}
+
+#[test]
+fn no_deleted_line_leaves_a_clean_log() {
+    for tool in Tool::ALL {
+        let log = clean_log(tool);
+        let lines: Vec<&str> = log.lines().collect();
+        for gone in 0..lines.len() {
+            let kept: Vec<&str> = (0..lines.len()).filter(|i| *i != gone).map(|i| lines[i]).collect();
+            assert_eq!(state_of(tool, &format!("{}\n", kept.join("\n"))), State::Inconclusive, "{tool:?} {gone}");
+        }
+    }
+}
+
+#[test]
+fn no_truncated_log_is_clean() {
+    for tool in Tool::ALL {
+        let log = clean_log(tool);
+        for length in 0..log.len() {
+            assert_ne!(state_of(tool, &log[..length]), State::Clean, "{tool:?} {:?}", &log[..length]);
+        }
+    }
+}
+
+#[test]
+fn no_changed_byte_leaves_a_clean_log() {
+    for tool in Tool::ALL {
+        let log = clean_log(tool);
+        for at in 0..log.len() {
+            for byte in b'!'..=b'~' {
+                let mut bytes = log.clone().into_bytes();
+                if std::mem::replace(&mut bytes[at], byte) != byte {
+                    assert_ne!(
+                        state_of(tool, &String::from_utf8(bytes).unwrap()),
+                        State::Clean,
+                        "{tool:?} {at} {byte}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_summary_or_one_of_another_tool_is_not_clean() {
+    for tool in Tool::ALL {
+        let log = clean_log(tool);
+        let summary = log.lines().last().unwrap();
+        assert_eq!(state_of(tool, &format!("{log}{summary}\n")), State::Inconclusive, "{tool:?}");
+        for other in Tool::ALL.into_iter().filter(|other| clean_log(*other) != log) {
+            assert_eq!(state_of(tool, &clean_log(other)), State::Inconclusive, "{tool:?} {other:?}");
+            assert_eq!(state_of(other, &format!("{log}{summary}\n")), State::Inconclusive, "{tool:?} {other:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_added_line_leaves_a_clean_log(tool in 0..4_usize, at in 0..3_usize, line in "(========= ?)?[ -~]{1,60}") {
+        prop_assume!(line.trim_end() != "=========");
+        let tool = Tool::ALL[tool];
+        let log = clean_log(tool);
+        let mut lines: Vec<&str> = log.lines().collect();
+        lines.insert(at, &line);
+        prop_assert_ne!(state_of(tool, &format!("{}\n", lines.join("\n"))), State::Clean);
+    }
+
+    #[test]
+    fn no_log_whatsoever_breaks_the_reader(log in "(=========[ -~]{0,40}\n|\\PC{0,20}\n){0,6}") {
+        for tool in Tool::ALL {
+            read(tool, &log);
+            planted(tool, &log, tool.control());
+        }
+    }
+}
+
+#[test]
+fn every_count_above_zero_is_a_finding() {
+    let race = "========= COMPUTE-SANITIZER\n========= RACECHECK SUMMARY: ";
+    let error = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: ";
+    for (tool, log, expected) in [
+        (Tool::Memcheck, format!("{error}1 error\n"), 1),
+        (Tool::Synccheck, format!("{error}2 errors\n"), 2),
+        (Tool::Initcheck, format!("{error}1,024 errors\n"), 1024),
+        (Tool::Racecheck, format!("{race}1 hazard displayed (1 error, 0 warnings)\n"), 1),
+        (Tool::Racecheck, format!("{race}3 hazards displayed (0 errors, 3 warnings)\n"), 3),
+        (Tool::Racecheck, format!("{race}2 hazard(s) displayed (2 errors, 0 warnings)\n"), 2),
+        (Tool::Racecheck, format!("{race}0 hazards displayed (0 errors, 4 warnings)\n"), 4),
+        // A clean process beside one that is not.
+        (Tool::Memcheck, format!("{error}0 errors\n========= ERROR SUMMARY: 1 error\n"), 1),
+        (
+            Tool::Memcheck,
+            format!(
+                "{error}257 errors\n========= ERROR SUMMARY: 157 errors were not printed. Use --print-limit option\n"
+            ),
+            257,
+        ),
+    ] {
+        // Whatever the exit code says.
+        for code in [Some(0), Some(FOUND), Some(1), None] {
+            let verdict = verdict(tool, &log, code, &stdout(good_end()));
+            assert_eq!((verdict.state, verdict.findings), (State::Finding, Some(expected)), "{log}");
+        }
+    }
+}
+
+#[test]
+fn what_says_that_nothing_was_checked_is_inconclusive() {
+    let zero = "========= ERROR SUMMARY: 0 errors\n";
+    for (body, said) in [
+        ("", "no summary"),
+        ("========= ERROR SUMMARY: unknown\n", "not the summary of a clean memcheck"),
+        ("========= Error: Target application terminated before first instrumented API call\n", "terminated before"),
+        (&format!("========= Error: process didn't terminate successfully\n{zero}"), "didn't terminate"),
+        (&format!("========= Target application returned an error\n{zero}"), "returned an error"),
+        (&format!("========= Error: Device not supported. Please refer to\n=========\n{zero}"), "Device not supported"),
+        (
+            &format!("========= Internal Sanitizer Error: Errors might go undetected.\n{zero}"),
+            "Internal Sanitizer Error",
+        ),
+        (&format!("========= Error: Unable to find injection library\n{zero}"), "Unable to find injection"),
+        (&format!("========= Invalid __global__ read of size 4 bytes\n{zero}"), "Invalid __global__ read"),
+        (&format!("{zero}a word of the program's own\n"), "a word of the program's own"),
+    ] {
+        let log = format!("========= COMPUTE-SANITIZER\n{body}");
+        let verdict = verdict(Tool::Memcheck, &log, Some(0), &stdout(good_end()));
+        assert_eq!(verdict.state, State::Inconclusive, "{log}");
+        assert!(verdict.why.contains(said), "{:?} does not say {said:?}", verdict.why);
+    }
+}
+
+#[test]
+fn captured_logs_of_tools_that_checked_nothing_are_inconclusive() {
+    for name in [
+        "captured-2025.3.1-launcher-missing.log",
+        "captured-2026.4.0-driver-missing.log",
+        "captured-2026.4.0-program-missing.log",
+    ] {
+        for tool in Tool::ALL {
+            assert!(matches!(read(tool, &fixture(name)), Reading::Unclear(_)), "{name}");
+            assert_eq!(state_of(tool, &fixture(name)), State::Inconclusive, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_clean_log_without_the_harness_s_evidence_is_inconclusive() {
+    let log = clean_log(Tool::Memcheck);
+    let with = |change: fn(&mut EndMark)| {
+        let mut end = good_end();
+        change(&mut end);
+        stdout(end)
+    };
+    for (stdout, said) in [
+        (String::new(), "no end marker"),
+        (stdout(good_end()).replace(NONCE, "ff"), "another nonce"),
+        (stdout(good_end()).repeat(2), "more than one end marker"),
+        (with(|end| end.launches = 0), "no launch"),
+        (with(|end| end.sites.yields = 0), "site yield was never passed"),
+        (with(|end| end.sites.claim = 0), "site claim was never passed"),
+        (with(|end| end.sites.copy = 0), "site copy was never passed"),
+        (with(|end| end.wrong = 2), "2 outputs wrong"),
+        (with(|end| end.configs.clear()), "no launch configuration"),
+        (with(|end| end.configs[0].symbol = "other".into()), "kernel other is not one the build made"),
+        (with(|end| end.configs[0].cubin = None), "the cubin of yield_kernel"),
+        (with(|end| end.configs[0].cubin = Some(Digest::of("x"))), "the cubin of yield_kernel"),
+    ] {
+        let verdict = verdict(Tool::Memcheck, &log, Some(0), &stdout);
+        assert_eq!(verdict.state, State::Inconclusive, "{said}");
+        assert!(verdict.why.contains(said), "{:?} does not say {said:?}", verdict.why);
+    }
+}
+
+#[test]
+fn a_program_without_yields_needs_only_copies() {
+    let mut end = good_end();
+    end.sites = Sites { yields: 0, claim: 0, copy: 1 };
+    let (log, out) = (clean_log(Tool::Memcheck), stdout(end));
+    let seen = Seen { tool: Tool::Memcheck, log: &log, code: Some(0), timed_out: false, stdout: &out, nonce: NONCE };
+    assert_eq!(judge_program(&seen, Needs::of("drain_64"), &known()).state, State::Clean);
+    assert_eq!(judge_program(&seen, Needs::of("poll_yield_64"), &known()).state, State::Inconclusive);
+}
+
+#[test]
+fn a_clean_log_with_another_ending_is_inconclusive() {
+    let (log, out) = (clean_log(Tool::Racecheck), stdout(good_end()));
+    for (code, timed_out, said) in [
+        (Some(FOUND), false, "exit code 86 instead of 0"),
+        (Some(7), false, "exit code 7"),
+        (None, false, "signal"),
+        (None, true, "deadline"),
+        (Some(0), true, "deadline"),
+    ] {
+        let seen = Seen { tool: Tool::Racecheck, log: &log, code, timed_out, stdout: &out, nonce: NONCE };
+        let verdict = judge_program(&seen, Needs::of("yield"), &known());
+        assert_eq!(verdict.state, State::Inconclusive);
+        assert!(verdict.why.contains(said), "{}", verdict.why);
+    }
+}
+
+fn control(tool: Tool, log: &str, code: Option<i32>, timed_out: bool) -> Judgement {
+    judge_control(&Seen { tool, log, code, timed_out, stdout: "", nonce: NONCE }, &known())
+}
+
+#[test]
+fn each_planted_fault_is_caught_by_its_own_tool_only() {
+    for tool in Tool::ALL {
+        let caught = control(tool, &control_log(tool), Some(FOUND), false);
+        assert_eq!((caught.state, caught.control_caught), (State::Finding, Some(true)), "{}", caught.why);
+        for other in Tool::ALL.into_iter().filter(|other| *other != tool) {
+            assert_eq!(control(tool, &control_log(other), Some(FOUND), false).control_caught, Some(false));
+        }
+    }
+}
+
+#[test]
+fn a_planted_fault_is_not_caught_by_half_the_evidence() {
+    for tool in Tool::ALL {
+        let log = control_log(tool);
+        let symbol = tool.control();
+        for (log, code, timed_out, said) in [
+            (log.clone(), Some(0), false, "exit code 0 instead of 86"),
+            (log.clone(), Some(1), false, "exit code 1 instead of 86"),
+            (log.clone(), None, true, "deadline"),
+            (log.replace(symbol, "another_kernel"), Some(FOUND), false, "no finding of the planted kind"),
+            (log.replace(symbol, &format!("{symbol}_2")), Some(FOUND), false, "no finding of the planted kind"),
+            (clean_log(tool), Some(FOUND), false, "the summary counts nothing"),
+            (clean_log(tool), Some(0), false, "the summary counts nothing"),
+            (
+                log.lines().filter(|line| !line.contains("SUMMARY")).collect::<Vec<_>>().join("\n"),
+                Some(FOUND),
+                false,
+                "log",
+            ),
+            (String::new(), Some(FOUND), false, "no log"),
+        ] {
+            let missed = control(tool, &log, code, timed_out);
+            assert_eq!(missed.control_caught, Some(false), "{tool:?} {said}");
+            assert!(missed.why.contains(said), "{:?} does not say {said:?}", missed.why);
+        }
+    }
+}

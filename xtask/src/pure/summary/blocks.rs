@@ -1,0 +1,151 @@
+//! Whether the event-level columns follow from the detached rows of blocks.
+
+use schema::cell::BLOCK_ROWS;
+use schema::table::Table;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the rows of one event's blocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Derived {
+    first_observer_ns: i64,
+    last_observer_ns: i64,
+    last_ready_ns: i64,
+    visibility_ns: Option<i64>,
+    observers: u32,
+}
+
+/// Every disagreement between the events of a yield cell and its blocks' rows: one row a block that observed the event.
+/// Events with an anomaly are left out, since their rows may be partial.
+///
+/// # Errors
+/// When a table lacks a column.
+pub fn check_blocks(events: &Table, blocks: &Table) -> anyhow::Result<Vec<String>> {
+    let mut derived = derive(blocks)?;
+    let mut problems = duplicate_rows(blocks)?;
+    let (launch, event, anomaly) = (events.u32("launch")?, events.u32("event")?, events.u32("anomaly")?);
+    let (first, last) = (events.i64("first_observer_ns")?, events.i64("last_observer_ns")?);
+    let (last_ready, visibility) = (events.i64("last_ready_ns")?, events.opt_i64("visibility_ns")?);
+    let (observers, ready) = (events.u32("observers")?, events.u32("ready")?);
+    for i in 0..events.rows() {
+        let found = derived.remove(&(launch[i], event[i]));
+        if anomaly[i] != 0 {
+            continue;
+        }
+        let said = Derived {
+            first_observer_ns: first[i],
+            last_observer_ns: last[i],
+            last_ready_ns: last_ready[i],
+            visibility_ns: visibility[i],
+            observers: observers[i],
+        };
+        let name = format!("event {} of launch {}", event[i], launch[i]);
+        match found {
+            None => problems.push(format!("{name} has no rows of blocks")),
+            Some(found) if found != said => problems.push(format!("{name} says {said:?}, its blocks say {found:?}")),
+            Some(found) if found.observers != ready[i] => {
+                problems.push(format!("{name} says {} blocks were ready, {} have rows", ready[i], found.observers));
+            }
+            Some(_) => {}
+        }
+    }
+    let strays = derived
+        .keys()
+        .map(|(launch, event)| format!("rows of blocks for event {event} of launch {launch}, which is no event"));
+    problems.extend(strays);
+    Ok(problems)
+}
+
+fn derive(blocks: &Table) -> anyhow::Result<BTreeMap<(u32, u32), Derived>> {
+    let [launch, event, _, _, observed, ready, last_old] = columns(blocks)?;
+    let mut derived: BTreeMap<(u32, u32), Derived> = BTreeMap::new();
+    for i in 0..blocks.rows() {
+        let (observed, ready) = (signed(observed[i]), signed(ready[i]));
+        let old = Some(signed(last_old[i])).filter(|ns| *ns >= 0);
+        let row = Derived {
+            first_observer_ns: observed,
+            last_observer_ns: observed,
+            last_ready_ns: ready,
+            visibility_ns: old,
+            observers: 1,
+        };
+        derived.entry((launch[i], event[i])).and_modify(|all| all.join(&row)).or_insert(row);
+    }
+    Ok(derived)
+}
+
+impl Derived {
+    fn join(&mut self, row: &Self) {
+        self.first_observer_ns = self.first_observer_ns.min(row.first_observer_ns);
+        self.last_observer_ns = self.last_observer_ns.max(row.last_observer_ns);
+        self.last_ready_ns = self.last_ready_ns.max(row.last_ready_ns);
+        self.visibility_ns = self.visibility_ns.max(row.visibility_ns);
+        self.observers += row.observers;
+    }
+}
+
+fn duplicate_rows(blocks: &Table) -> anyhow::Result<Vec<String>> {
+    let [launch, event, block, ..] = columns(blocks)?;
+    let mut seen = BTreeSet::new();
+    let twice = (0..blocks.rows()).filter(|i| !seen.insert((launch[*i], event[*i], block[*i])));
+    Ok(twice
+        .map(|i| format!("block {} has two rows for event {} of launch {}", block[i], event[i], launch[i]))
+        .collect())
+}
+
+fn columns(blocks: &Table) -> anyhow::Result<[&[u32]; 7]> {
+    let columns: Vec<&[u32]> = BLOCK_ROWS.iter().map(|name| blocks.u32(name)).collect::<anyhow::Result<_>>()?;
+    Ok(columns.try_into().expect("BLOCK_ROWS names seven columns"))
+}
+
+/// A time from the set instant modulo 2^32: what is above 2^31 lies before it.
+fn signed(ns: u32) -> i64 {
+    i64::from(ns.cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::table::Column;
+
+    fn blocks(rows: &[[u32; 7]]) -> Table {
+        let column = |(i, name): (usize, &&str)| ((*name).to_owned(), Column::U32(rows.iter().map(|r| r[i]).collect()));
+        Table { columns: BLOCK_ROWS.iter().enumerate().map(column).collect() }
+    }
+
+    fn event(first: i64, last: i64, ready: i64, visibility: Option<i64>, n: u32) -> Table {
+        Table::new()
+            .with("launch", Column::U32(vec![3]))
+            .with("event", Column::U32(vec![0]))
+            .with("first_observer_ns", Column::I64(vec![first]))
+            .with("last_observer_ns", Column::I64(vec![last]))
+            .with("last_ready_ns", Column::I64(vec![ready]))
+            .with("visibility_ns", Column::OptI64(vec![visibility]))
+            .with("observers", Column::U32(vec![n]))
+            .with("ready", Column::U32(vec![n]))
+            .with("anomaly", Column::U32(vec![0]))
+    }
+
+    const ROWS: [[u32; 7]; 3] =
+        [[3, 0, 1, 9, 700, 900, u32::MAX - 99], [3, 0, 2, 8, 650, 7000, 400], [3, 0, 3, 7, 5000, 5100, 380]];
+
+    #[test]
+    fn columns_that_follow_from_the_rows_pass() {
+        assert!(check_blocks(&event(650, 5000, 7000, Some(400), 3), &blocks(&ROWS)).unwrap().is_empty());
+        assert!(check_blocks(&event(700, 700, 900, None, 1), &blocks(&ROWS[..1])).unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_disagreement_is_found() {
+        let check = |event: &Table, rows: &[[u32; 7]], expected: &str| {
+            let problems = check_blocks(event, &blocks(rows)).unwrap();
+            assert!(problems.iter().any(|p| p.contains(expected)), "{problems:?} lacks {expected}");
+        };
+        check(&event(651, 5000, 7000, Some(400), 3), &ROWS, "says");
+        check(&event(650, 5000, 6999, Some(400), 3), &ROWS, "says");
+        check(&event(650, 5000, 7000, None, 3), &ROWS, "says");
+        check(&event(650, 5000, 7000, Some(400), 3), &ROWS[..2], "says");
+        check(&event(650, 5000, 7000, Some(400), 3), &[], "no rows");
+        check(&event(650, 5000, 7000, Some(400), 3), &[ROWS[0], ROWS[0]], "two rows");
+        check(&event(650, 5000, 7000, Some(400), 3), &[ROWS[0], [4, 0, 0, 0, 0, 0, 0]], "no event");
+    }
+}

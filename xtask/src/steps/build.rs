@@ -1,0 +1,197 @@
+//! build: kernel sources to cubins by the toolkit at hand, the harness by cargo, and what each kernel is made of.
+//!
+//! A build is named by the digest of all that it depends on, and reused only after every file of it was hashed again.
+//! In an unpacked bundle the carried cubins are used, after a rebuild to the same SASS where the box has a compiler.
+
+mod budgets;
+mod carried;
+mod compile;
+mod forbidden;
+mod inputs;
+mod inspect;
+mod programs;
+mod store;
+
+pub(in crate::steps) use carried::CARRIED;
+pub use carried::open_bundle;
+pub use forbidden::{Finding, kernels_forbidden};
+pub use programs::program;
+
+use crate::failure::{Failure, fail};
+use crate::paths::Paths;
+use crate::world::container::Runtime;
+use crate::world::toolkit::Toolkit;
+use anyhow::{Context, Result};
+use inputs::Inputs;
+use schema::build::BuildRecord;
+use schema::{Digest, ExitCode, FORMAT};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use store::Store;
+
+/// Where no GPU says otherwise.
+const DEFAULT_ARCH: &str = "sm_90";
+
+/// What a build is asked for.
+pub struct BuildContext<'a> {
+    /// The checkout or unpacked bundle.
+    pub paths: &'a Paths,
+    /// Architectures, e.g. `sm_90`.
+    pub archs: Vec<String>,
+    /// Runtime and base, in one string: a change of either uncaches the build.
+    pub environment_key: String,
+    /// Fetch nothing.
+    pub offline: bool,
+    /// How many compilers run at once.
+    pub jobs: usize,
+    /// Told of each piece of work when it is done: how many are, of how many, and its name.
+    pub progress: &'a (dyn Fn(usize, usize, &str) + Sync),
+}
+
+/// A complete build on disk.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// Its folder: `cubins/`, `logs/`, `bin/harness` and `resources.json`.
+    pub dir: PathBuf,
+    /// What was built.
+    pub record: BuildRecord,
+    /// Digest of everything it depends on.
+    pub key: Digest,
+    /// Whether it was there already.
+    pub cached: bool,
+}
+
+/// Builds everything, or loads what an equal build left.
+///
+/// # Errors
+/// Exit 12 when a compiler fails, flavors differ in SASS, or budgets are not met (all of them named); 11 without a toolkit;
+/// 10 for a malformed budget; 16 when a bundle is not what it was.
+pub fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Option<&Toolkit>) -> Result<Built> {
+    if ctx.paths.bundle_record().is_file() {
+        return carried::build(ctx, runtime, toolkit);
+    }
+    let toolkit = toolkit
+        .ok_or_else(|| fail(ExitCode::Environment, "no CUDA toolkit to build kernels with", "cargo xtask provision"))?;
+    let store = Store::open(ctx.paths)?;
+    let inputs = Inputs::read(ctx.paths)?;
+    let nvcc = compile::version(ctx, runtime, toolkit)?;
+    let key = inputs.key(ctx, runtime.name(), toolkit, &nvcc);
+    if let Some(built) = store.find(&key)? {
+        return Ok(built);
+    }
+    let fresh = store.begin(&key)?;
+    if let Err(error) = fill(ctx, runtime, toolkit, &inputs, nvcc, fresh.path()) {
+        return Err(with_logs(error, &fresh.keep_failed()?));
+    }
+    if Inputs::read(ctx.paths)?.digest != inputs.digest {
+        return Err(fail(ExitCode::Build, "sources changed while they were built", "cargo xtask build"));
+    }
+    fresh.commit()
+}
+
+fn fill(
+    ctx: &BuildContext<'_>,
+    runtime: &dyn Runtime,
+    toolkit: &Toolkit,
+    inputs: &Inputs,
+    nvcc: String,
+    dir: &Path,
+) -> Result<()> {
+    let jobs = compile::jobs(ctx, inputs, dir)?;
+    compile::all(ctx, runtime, &toolkit.nvcc, &jobs)?;
+    let made = inspect::cubins(inputs, &jobs, dir)?;
+    budgets::enforce(&inputs.budgets, &inputs.files(), &ctx.archs, &made.kernels)?;
+    let harness = programs::program(ctx, runtime, "harness")?;
+    let carried = dir.join("bin/harness");
+    fs_err::create_dir_all(dir.join("bin"))?;
+    fs_err::copy(harness, &carried)?;
+    write_record(
+        dir,
+        &BuildRecord {
+            format: FORMAT,
+            nvcc,
+            toolkit: toolkit.origin.clone(),
+            toolkit_lock: toolkit.lock,
+            cubins: made.cubins,
+            kernels: made.kernels,
+            harness: Digest::of_file(carried)?,
+            flags: compile::measured_flags(),
+        },
+    )
+}
+
+/// Loads a build directory; every file is hashed again.
+///
+/// # Errors
+/// Exit 16 when a file is missing, changed or extra.
+pub fn load(dir: &Path) -> Result<Built> {
+    store::load(dir)
+}
+
+/// The architectures to build when none is asked for: that of the GPU with this compute capability, or a fixed one.
+#[must_use]
+pub fn default_archs(compute_capability: Option<(u32, u32)>) -> Vec<String> {
+    let of_gpu = compute_capability.map(|(major, minor)| format!("sm_{major}{minor}"));
+    vec![of_gpu.unwrap_or_else(|| DEFAULT_ARCH.to_owned())]
+}
+
+/// The object `cargo xtask build --json` prints.
+#[must_use]
+pub fn to_json(record: &BuildRecord) -> serde_json::Value {
+    json!({ "kernels": record.kernels, "nvcc": record.nvcc, "toolkit": record.toolkit, "harness": record.harness })
+}
+
+impl Built {
+    /// The folder of cubins: `<arch>/<flavor>/<experiment>/<stem>.cubin` below it.
+    #[must_use]
+    pub fn cubins_dir(&self) -> PathBuf {
+        self.dir.join("cubins")
+    }
+
+    /// The harness binary.
+    #[must_use]
+    pub fn harness(&self) -> PathBuf {
+        self.dir.join("bin/harness")
+    }
+
+    /// One cubin: `file` as in the record, flavor `measure` or `lineinfo`.
+    #[must_use]
+    pub fn cubin(&self, file: &str, arch: &str, flavor: &str) -> PathBuf {
+        self.dir.join(compile::cubin_path(file, arch, flavor))
+    }
+}
+
+fn with_logs(error: anyhow::Error, kept: &Path) -> anyhow::Error {
+    let logs = format!("build logs are in {}", kept.join("logs").display());
+    match error.downcast::<Failure>() {
+        Ok(failure) => Failure { message: format!("{}\n{logs}", failure.message), ..failure }.into(),
+        Err(error) => error.context(logs),
+    }
+}
+
+fn write_record(dir: &Path, record: &BuildRecord) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(record).context("failed to write resources.json")?;
+    text.push('\n');
+    crate::world::files::write_whole(&dir.join("resources.json"), text.as_bytes())
+}
+
+fn read_record(dir: &Path) -> Result<BuildRecord> {
+    let path = dir.join("resources.json");
+    let text = fs_err::read_to_string(&path)?;
+    let record: BuildRecord =
+        serde_json::from_str(&text).with_context(|| format!("{} is malformed", path.display()))?;
+    schema::check_format("resources.json", record.format)?;
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gpu_names_its_architecture() {
+        assert_eq!(default_archs(Some((8, 6))), ["sm_86"]);
+        assert_eq!(default_archs(Some((12, 1))), ["sm_121"]);
+        assert_eq!(default_archs(None), ["sm_90"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! All that a build depends on, read once, and the digest that names the build.
+
+use super::BuildContext;
+use super::budgets::Budgets;
+use super::compile;
+use crate::failure::fail;
+use crate::paths::Paths;
+use crate::world::files;
+use crate::world::toolkit::Toolkit;
+use anyhow::Result;
+use schema::{Digest, ExitCode};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Raise it when the build step itself changes what it makes from equal inputs.
+const METHOD: u32 = 1;
+
+/// Sources and budgets.
+pub(super) struct Inputs {
+    /// Kernel files by id (`preempt/yield`), relative to `kernels/`.
+    kernels: Vec<String>,
+    /// Budgets of every kernel folder.
+    pub(super) budgets: Budgets,
+    /// Digest over kernels, budgets, the harness and what cargo builds it from.
+    pub(super) digest: Digest,
+}
+
+#[derive(Serialize)]
+struct Key<'a> {
+    method: u32,
+    sources: Digest,
+    archs: Vec<&'a str>,
+    flags: Vec<String>,
+    toolkit: (&'a str, Digest, &'a str),
+    runtime: &'a str,
+    environment: &'a str,
+}
+
+impl Inputs {
+    /// Reads the sources below a root.
+    pub(super) fn read(paths: &Paths) -> Result<Self> {
+        let kernels = Self::read_kernels(paths)?;
+        let digest = Digest::of(serde_json::to_vec(&(kernels.digest, harness_sources(paths)?))?);
+        Ok(Self { digest, ..kernels })
+    }
+
+    /// Reads kernels and budgets only, as in a bundle, which carries no harness sources.
+    pub(super) fn read_kernels(paths: &Paths) -> Result<Self> {
+        let kernels_dir = paths.kernels();
+        let listed = sources_below(&kernels_dir)?;
+        let kernels: Vec<String> = listed.keys().filter_map(|name| kernel_id(name)).collect();
+        if kernels.is_empty() {
+            let message = format!("{} holds no kernel", kernels_dir.display());
+            return Err(fail(ExitCode::Build, message, "add kernels/<experiment>/<name>.cu"));
+        }
+        let budgets = Budgets::read(&kernels_dir)?;
+        let digest = Digest::of(serde_json::to_vec(&listed)?);
+        Ok(Self { kernels, budgets, digest })
+    }
+
+    /// Kernel files by id.
+    pub(super) fn files(&self) -> Vec<String> {
+        self.kernels.clone()
+    }
+
+    /// The digest that names a build of these sources.
+    pub(super) fn key(&self, ctx: &BuildContext<'_>, runtime: &str, toolkit: &Toolkit, nvcc: &str) -> Digest {
+        let mut archs: Vec<&str> = ctx.archs.iter().map(String::as_str).collect();
+        archs.sort_unstable();
+        archs.dedup();
+        let key = Key {
+            method: METHOD,
+            sources: self.digest,
+            archs,
+            flags: compile::measured_flags(),
+            toolkit: (&toolkit.origin, toolkit.lock, nvcc),
+            runtime,
+            environment: &ctx.environment_key,
+        };
+        Digest::of(serde_json::to_vec(&key).expect("a key is plain data"))
+    }
+}
+
+/// `preempt/yield` for `preempt/yield.cu`; nothing for headers and what lies elsewhere.
+fn kernel_id(name: &str) -> Option<String> {
+    let id = name.strip_suffix(".cu")?;
+    (id.matches('/').count() == 1 && !id.starts_with("common/")).then(|| id.to_owned())
+}
+
+/// What cargo builds the harness from; plans and claims under `harness/experiments` are not part of it.
+fn harness_sources(paths: &Paths) -> Result<BTreeMap<String, Digest>> {
+    let root = paths.root();
+    let mut sources = sources_below(&root.join("harness"))?;
+    sources.retain(|name, _| !name.starts_with("experiments/"));
+    for name in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"] {
+        if root.join(name).is_file() {
+            sources.insert(format!("/{name}"), files::digest_plain(&root.join(name))?.0);
+        }
+    }
+    Ok(sources)
+}
+
+fn sources_below(dir: &Path) -> Result<BTreeMap<String, Digest>> {
+    let scan = files::scan(dir)?;
+    if let Some(odd) = scan.odd.first() {
+        let message = format!("{}: {} is no source file: {}", dir.display(), odd.name, odd.detail);
+        return Err(fail(ExitCode::Build, message, "move it elsewhere"));
+    }
+    let names: Vec<String> = scan.files.into_keys().collect();
+    let paths: Vec<_> = names.iter().map(|name| dir.join(name)).collect();
+    names.into_iter().zip(files::digest_all(&paths)).map(|(name, digest)| Ok((name, digest?.0))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_experiment_files_are_kernels() {
+        let check = |name: &str, expected: Option<&str>| assert_eq!(kernel_id(name).as_deref(), expected, "{name}");
+        check("preempt/yield.cu", Some("preempt/yield"));
+        check("controls/race.cu", Some("controls/race"));
+        check("common/ptx.cuh", None);
+        check("common/check.cu", None);
+        check("loose.cu", None);
+        check("preempt/deep/x.cu", None);
+        check("preempt/budget.toml", None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Provision: a runtime and a toolkit, each pinned, or each said to be what it is.
+//!
+//! Docker where an engine answers and a base is at hand, else this machine, said aloud. Nothing is built here but the image.
+
+mod base;
+mod choose;
+mod hostenv;
+mod image;
+mod toolkit;
+
+pub use base::{LOCAL_BASE, make_base};
+pub use choose::{Denied, Machine, RuntimeChoice, explain, inside_why};
+pub use image::{BaseFacts, BaseLock};
+pub use toolkit::{BoxToolkit, DRIVER_NEEDED, box_toolkit};
+
+use crate::paths::Paths;
+use crate::world::container::Runtime;
+use crate::world::toolkit::Toolkit;
+use anyhow::Result;
+use schema::Digest;
+use schema::environment::Container;
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct ProvisionOptions {
+    /// Where programs shall run.
+    pub runtime: RuntimeChoice,
+    /// A base image: a name in `docker/image.lock` or a local reference; absent takes the default.
+    pub base: Option<String>,
+    /// Fetch and pull nothing.
+    pub offline: bool,
+    /// Refuse a container that the GPU cannot get into.
+    pub need_gpu: bool,
+    /// The newest CUDA that the driver runs, as 1000 × major + 10 × minor; absent without a driver.
+    pub driver_cuda: Option<u32>,
+    /// Say nothing on stderr.
+    pub quiet: bool,
+}
+
+/// What there is.
+pub struct Provisioned {
+    /// Where programs run.
+    pub runtime: Box<dyn Runtime>,
+    /// How it came to that, in words.
+    pub runtime_why: String,
+    /// The toolkit, its paths as the runtime sees them.
+    pub toolkit: Toolkit,
+    /// Why this toolkit, in words.
+    pub toolkit_why: String,
+    /// Container facts; only with docker.
+    pub container: Option<Container>,
+    /// Identity of the environment: digests of base, lock and Dockerfile, or of the toolkit alone.
+    pub key: Digest,
+    /// Whether everything was there already.
+    pub cached: bool,
+}
+
+/// Finds or makes the runtime and the toolkit.
+///
+/// # Errors
+/// [`schema::ExitCode::Environment`], with what to type, when what was asked for cannot be had; and whenever a fetched byte is
+/// not the pinned one, whatever else might do.
+pub fn provision(paths: &Paths, options: &ProvisionOptions) -> Result<Provisioned> {
+    provision_on(paths, options, &Machine::look())
+}
+
+fn provision_on(paths: &Paths, options: &ProvisionOptions, machine: &Machine) -> Result<Provisioned> {
+    let done = match options.runtime {
+        RuntimeChoice::Docker => image::provision(paths, options, machine, "asked for").map_err(Denied::into_error),
+        RuntimeChoice::Host => toolkit::provision_here(paths, options, machine, "host", "asked for"),
+        RuntimeChoice::Inside => toolkit::provision_here(paths, options, machine, "inside", "asked for"),
+        RuntimeChoice::Auto => automatic(paths, options, machine),
+    }?;
+    if !options.quiet {
+        eprintln!("runtime {}: {}", done.runtime.name(), done.runtime_why);
+        eprintln!("toolkit {}: {}", done.toolkit.origin, done.toolkit_why);
+    }
+    Ok(done)
+}
+
+/// Docker if it can be had, else where we are; what was refused for its bytes is never replaced by something else.
+fn automatic(paths: &Paths, options: &ProvisionOptions, machine: &Machine) -> Result<Provisioned> {
+    let why_not = match image::provision(paths, options, machine, "an engine answers and a base is at hand") {
+        Ok(done) => return Ok(done),
+        Err(Denied::Refused(error)) => return Err(error),
+        Err(Denied::Cannot(error)) => format!("{error:#}"),
+    };
+    match &machine.inside {
+        Some(inside) => toolkit::provision_here(paths, options, machine, "inside", &format!("{inside}; {why_not}")),
+        None => toolkit::provision_here(paths, options, machine, "host", &format!("no docker: {why_not}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What a base has: asked once in a container of it, then remembered by its id.
+
+use super::find::Base;
+use crate::paths::Paths;
+use crate::steps::provision::choose::{Denied, Machine};
+use crate::steps::provision::hostenv;
+use crate::steps::provision::toolkit::release_line;
+use crate::world::container::{DockerRuntime, Runtime, Task, last};
+use crate::world::process::Child;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a base has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseFacts {
+    /// Format version.
+    pub format: u32,
+    /// Its id.
+    pub id: String,
+    /// Its PATH.
+    pub path: String,
+    /// Its CUDA compiler.
+    pub nvcc: Option<PathBuf>,
+    /// That compiler's version line; empty without one.
+    pub nvcc_version: String,
+    /// Its compute-sanitizer.
+    pub sanitizer: Option<PathBuf>,
+    /// Its host compiler.
+    pub cxx: Option<PathBuf>,
+    /// Its Rust.
+    pub sysroot: Option<PathBuf>,
+}
+
+/// Prints one `key=value` a line; a tool that is not there has an empty value.
+const QUESTIONS: &str = r#"
+echo "path=$PATH"
+nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+echo "nvcc=$(readlink -f "$nvcc")"
+echo "sanitizer=$(readlink -f "$sanitizer")"
+echo "cxx=$(command -v g++)"
+echo "sysroot=$(rustc --print sysroot 2>/dev/null)"
+[ -z "$nvcc" ] || "$nvcc" --version
+true
+"#;
+
+/// The facts of a base.
+pub(super) fn of_base(paths: &Paths, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Denied> {
+    let dir = paths.state().join("bases");
+    let file = dir.join(format!("{}.json", base.id.trim_start_matches("sha256:")));
+    let known = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice::<BaseFacts>(&bytes).ok());
+    if let Some(facts) = known.filter(|facts| facts.id == base.id && facts.format == schema::FORMAT) {
+        return Ok(facts);
+    }
+    let facts = ask(&dir, plain, base)?;
+    write(&file, &facts)?;
+    Ok(facts)
+}
+
+fn ask(dir: &Path, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Denied> {
+    fs_err::create_dir_all(dir).map_err(anyhow::Error::from)?;
+    let task = Task {
+        label: "base".into(),
+        program: "sh".into(),
+        args: vec!["-c".into(), QUESTIONS.into()],
+        env: Vec::new(),
+        readable: Vec::new(),
+        writable: dir.to_owned(),
+        gpu: false,
+        deadline: Duration::from_secs(60),
+        hold_stdin: false,
+    };
+    let ended = plain.run(&task, &mut |_| {}).map_err(Denied::of)?;
+    match ended.code {
+        Some(0) => Ok(read(&base.id, &ended.stdout)),
+        _ => Err(Denied::cannot(
+            format!("the base {} runs no shell: {}", base.reference, last(&ended.stderr)),
+            "take another --base",
+        )),
+    }
+}
+
+fn read(id: &str, text: &str) -> BaseFacts {
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
+    let path = |key: &str| Some(value(key)).filter(|path| path.starts_with('/')).map(PathBuf::from);
+    BaseFacts {
+        format: schema::FORMAT,
+        id: id.into(),
+        path: value("path").into(),
+        nvcc: path("nvcc"),
+        nvcc_version: release_line(text).unwrap_or_default(),
+        sanitizer: path("sanitizer"),
+        cxx: path("cxx"),
+        sysroot: path("sysroot"),
+    }
+}
+
+fn write(file: &Path, facts: &BaseFacts) -> Result<()> {
+    let partial = file.with_extension("partial");
+    fs_err::write(&partial, serde_json::to_vec_pretty(facts)?)?;
+    fs_err::rename(&partial, file)?;
+    Ok(())
+}
+
+/// This machine's Rust, for a base that has none.
+pub(in crate::steps::provision) fn host_sysroot(machine: &Machine, paths: &Paths) -> Option<PathBuf> {
+    let child = Child {
+        program: "rustc".into(),
+        args: vec!["--print".into(), "sysroot".into()],
+        env: hostenv::for_programs(machine, Path::new("/usr")),
+        dir: paths.root().to_owned(),
+        deadline: Duration::from_secs(20),
+        hold_stdin: false,
+    };
+    let ended = child.run(&mut |_| {}).ok()?;
+    let sysroot = PathBuf::from(ended.stdout.trim());
+    (ended.code == Some(0) && sysroot.join("bin/cargo").is_file()).then_some(sysroot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_and_what_is_not_there_is_absent() {
+        let facts = read("sha256:ab", "path=/usr/bin:/bin\nnvcc=\nsanitizer=\ncxx=/usr/bin/g++\nsysroot=/usr/local\n");
+        assert_eq!((facts.nvcc, facts.cxx), (None, Some("/usr/bin/g++".into())));
+        assert_eq!(facts.sysroot, Some("/usr/local".into()));
+        // Synthetic paths; the version line is that of nvcc 13.0.88.
+        let text =
+            "path=/x\nnvcc=/usr/local/cuda-13.0/bin/nvcc\ncxx=\nCuda compilation tools, release 13.0, V13.0.88\n";
+        let facts = read("sha256:ab", text);
+        assert_eq!(facts.nvcc, Some("/usr/local/cuda-13.0/bin/nvcc".into()));
+        assert!(facts.nvcc_version.ends_with("V13.0.88"));
+    }
+}

@@ -1,0 +1,175 @@
+//! Which base image: the one asked for, else the pinned one, else a local one, else the pinned one pulled.
+
+use crate::failure::fail;
+use crate::paths::Paths;
+use crate::steps::provision::choose::Denied;
+use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
+use crate::world::container::{Engine, last};
+use crate::world::process::Child;
+use anyhow::Result;
+use schema::ExitCode;
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// `docker/image.lock`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseLock {
+    /// Format version.
+    pub format: u32,
+    /// The pinned bases; the first is the default.
+    pub base: Vec<PinnedBase>,
+}
+
+/// One pinned base.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedBase {
+    /// The name that `--base` takes.
+    pub name: String,
+    /// Repository and tag; the tag is for people, only the digest counts.
+    pub image: String,
+    /// The registry's digest.
+    pub digest: String,
+}
+
+/// A base that the engine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Base {
+    /// What `FROM` takes.
+    pub(super) reference: String,
+    /// The registry's digest, or the id of a local image.
+    pub(super) digest: String,
+    /// Whether it is local.
+    pub(super) local: bool,
+    /// Its id in this engine.
+    pub(super) id: String,
+}
+
+impl BaseLock {
+    /// Reads the lock.
+    ///
+    /// # Errors
+    /// When it is not a list of images by digest.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs_err::read_to_string(path)?;
+        let bad = |what: String| {
+            fail(ExitCode::Config, format!("{}: {what}", path.display()), "git checkout -- docker/image.lock")
+        };
+        let lock: Self = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        schema::check_format("docker/image.lock", lock.format)?;
+        let pinned = |base: &PinnedBase| {
+            base.digest.strip_prefix("sha256:").is_some_and(|hex| hex.parse::<schema::Digest>().is_ok())
+        };
+        match lock.base.iter().find(|base| !pinned(base)) {
+            Some(base) => Err(bad(format!("base {} has no sha256 digest", base.name))),
+            None if lock.base.is_empty() => Err(bad("it pins no base".into())),
+            None => Ok(lock),
+        }
+    }
+}
+
+impl PinnedBase {
+    /// The reference by digest alone: an engine then never asks what the tag is today.
+    pub fn reference(&self) -> String {
+        let repository = self.image.rsplit_once(':').map_or(self.image.as_str(), |(repository, _)| repository);
+        format!("{repository}@{}", self.digest)
+    }
+
+    fn base(&self, id: String) -> Base {
+        Base { reference: self.reference(), digest: self.digest.clone(), local: false, id }
+    }
+}
+
+/// The base to take.
+pub(super) fn base(paths: &Paths, options: &ProvisionOptions, engine: &Engine) -> Result<Base, Denied> {
+    let lock = BaseLock::read(&paths.docker().join("image.lock"))?;
+    match &options.base {
+        Some(name) => match lock.base.iter().find(|base| base.name == *name) {
+            Some(pinned) => here(engine, pinned)?.map_or_else(|| pulled(options, engine, pinned), Ok),
+            None => local(engine, name)?.ok_or_else(|| no_such_base(name, &lock)),
+        },
+        None => {
+            let pinned = &lock.base[0];
+            if let Some(base) = here(engine, pinned)? {
+                return Ok(base);
+            }
+            // Somebody made the local base on purpose; asking a registry that is out of reach takes minutes.
+            local(engine, LOCAL_BASE)?.map_or_else(|| pulled(options, engine, pinned), Ok)
+        }
+    }
+}
+
+fn here(engine: &Engine, pinned: &PinnedBase) -> Result<Option<Base>> {
+    Ok(engine.image(&pinned.reference())?.map(|image| pinned.base(image.id)))
+}
+
+fn local(engine: &Engine, reference: &str) -> Result<Option<Base>> {
+    let image = engine.image(reference)?;
+    Ok(image.map(|image| Base { reference: reference.into(), digest: image.id.clone(), local: true, id: image.id }))
+}
+
+fn pulled(options: &ProvisionOptions, engine: &Engine, pinned: &PinnedBase) -> Result<Base, Denied> {
+    let make = "cargo xtask provision --make-base makes a local one from Debian packages";
+    if options.offline {
+        let message = format!("the base image {} is not here, and --offline forbids to pull it", pinned.image);
+        return Err(Denied::cannot(message, make));
+    }
+    let reference = pinned.reference();
+    if !options.quiet {
+        eprintln!("pulling {reference}");
+    }
+    let child = Child {
+        program: engine.docker.clone(),
+        args: vec!["pull".into(), reference.clone()],
+        env: engine.env.clone(),
+        dir: "/".into(),
+        deadline: Duration::from_secs(1200),
+        hold_stdin: false,
+    };
+    let ended = child.run(&mut |line| {
+        if !options.quiet {
+            eprintln!("  {line}");
+        }
+    })?;
+    if ended.code != Some(0) {
+        let how = if ended.timed_out { "no end within 20 minutes".into() } else { last(&ended.stderr) };
+        return Err(Denied::cannot(format!("the base image {} cannot be pulled: {how}", pinned.image), make));
+    }
+    here(engine, pinned)?.ok_or_else(|| Denied::cannot(format!("docker pulled {reference} and does not have it"), make))
+}
+
+fn no_such_base(name: &str, lock: &BaseLock) -> Denied {
+    let names = lock.base.iter().map(|base| base.name.as_str()).collect::<Vec<_>>().join(", ");
+    Denied::cannot(
+        format!("no base {name}: it is neither an image of this engine nor pinned in docker/image.lock ({names})"),
+        "docker images",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::code_of;
+
+    #[test]
+    fn the_lock_of_this_tree_pins_by_digest() {
+        let lock = BaseLock::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docker/image.lock")).unwrap();
+        assert!(lock.base[0].reference().starts_with("rust@sha256:"));
+        assert!(lock.base[1].reference().starts_with("nvidia/cuda@sha256:"));
+    }
+
+    #[test]
+    fn a_base_by_tag_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image.lock");
+        for bad in [
+            "format = 1\nbase = []\n",
+            "format = 1\n[[base]]\nname = \"rust\"\nimage = \"rust:1\"\ndigest = \"latest\"\n",
+        ] {
+            std::fs::write(&file, bad).unwrap();
+            assert_eq!(code_of(&BaseLock::read(&file).unwrap_err()), ExitCode::Config);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Step publish: what every gate let pass goes into `manifests/` and `results/`, all of it or nothing.
+//!
+//! Everything is staged first and checked against the manifest while it is copied; then it is moved, the manifest last. A
+//! publication interrupted before that is undone by the next one.
+
+mod stage;
+
+use super::gate::Passed;
+use crate::failure::fail;
+use crate::paths::Paths;
+use crate::world::files;
+use crate::world::layout::{MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
+use anyhow::Result;
+use schema::ExitCode;
+use std::path::{Path, PathBuf};
+
+/// What was published.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The run.
+    pub run: String,
+    /// Paths below the repository's root, sorted.
+    pub paths: Vec<String>,
+    /// Bytes now to be committed.
+    pub bytes: u64,
+    /// Whether it had been published before, and nothing was written.
+    pub already: bool,
+    /// What to type next.
+    pub next: Vec<String>,
+}
+
+/// Publishes a run.
+///
+/// # Errors
+/// Exit 15 when it is too large to commit or another run has its id; 16 when a file differs from the manifest by now.
+pub fn publish(paths: &Paths, passed: &Passed) -> Result<Written> {
+    let sealed = passed.judged().sealed();
+    let run = sealed.manifest().predicate.run.clone();
+    let manifest = files::read_plain(&sealed.layout().path(MANIFEST))?;
+    let place = paths.root().join(published_name(&run, MANIFEST));
+    let already = files::exists(&place);
+    if already && files::read_plain(&place)? != manifest {
+        let message = format!("{} holds another manifest of run {run}", place.display());
+        return Err(fail(ExitCode::Refused, message, "a published run is never replaced: measure again under a new id"));
+    }
+    let staged = stage::stage(paths, passed)?;
+    if !already {
+        move_into_place(paths, &run, staged.dir.path())?;
+    }
+    let next = next_commands(&run);
+    Ok(Written { run, paths: staged.paths, bytes: staged.bytes, already, next })
+}
+
+fn next_commands(run: &str) -> Vec<String> {
+    vec![
+        format!("cargo xtask verify {run}"),
+        format!("cargo xtask notebook outcome --run {run}"),
+        "git add manifests results RESULTS.md NOTEBOOK.md".to_owned(),
+        format!("git commit --message \"results: publish {run}\""),
+    ]
+}
+
+/// Moves folders, then the files about the manifest, then the manifest; on a failure what was moved is removed again.
+fn move_into_place(paths: &Paths, run: &str, stage: &Path) -> Result<()> {
+    let folders = [format!("results/events/{run}"), format!("results/summary/{run}")];
+    let about = [SUMS_DETACHED, SUMS, VERDICT, SIGNATURE, MANIFEST].map(|name| published_name(run, name));
+    let mut moved: Vec<PathBuf> = Vec::new();
+    for name in folders.iter().chain(&about) {
+        let (from, to) = (stage.join(name), paths.root().join(name));
+        if !files::exists(&from) {
+            continue;
+        }
+        if let Err(error) = replace(&from, &to) {
+            moved.iter().for_each(|path| drop(remove(path)));
+            return Err(error.context(format!("failed to publish {run}; nothing was left behind")));
+        }
+        moved.push(to);
+    }
+    Ok(())
+}
+
+/// Moves a file or folder. What lies there without a manifest was left by a publication that did not end.
+fn replace(from: &Path, to: &Path) -> Result<()> {
+    remove(to)?;
+    if let Some(parent) = to.parent() {
+        fs_err::create_dir_all(parent)?;
+    }
+    Ok(fs_err::rename(from, to)?)
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(_) => Ok(()),
+        Ok(meta) if meta.is_dir() => Ok(fs_err::remove_dir_all(path)?),
+        Ok(_) => Ok(fs_err::remove_file(path)?),
+    }
+}
+

@@ -1,0 +1,213 @@
+//! Step seal: computes the summary from the cells, hashes every file of the run, and writes the manifest once.
+//!
+//! A sealed run is never edited. Sealing it again gives the same value when nothing differs, and an error otherwise.
+
+use crate::failure::fail;
+use crate::pure::derive::derive;
+use crate::pure::json::to_bytes;
+use crate::pure::summary::CellData;
+use crate::world::files;
+use crate::world::layout::{Layout, MANIFEST, UNSEALED, is_detached};
+use anyhow::{Context, Result, ensure};
+use schema::cell::CellRecord;
+use schema::environment::Environment;
+use schema::manifest::{
+    Attempt, Detached, Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Step, Subject, SubjectDigest,
+};
+use schema::plan::Plan;
+use schema::table::Table;
+use schema::{Digest, ExitCode, FORMAT};
+use std::path::{Path, PathBuf};
+
+/// What a manifest says beyond the files themselves.
+#[derive(Clone, Debug)]
+pub struct SealInputs {
+    /// The source, before and after.
+    pub source: Source,
+    /// Every attempt with this plan, this one last.
+    pub attempts: Vec<Attempt>,
+    /// The whole chain of attempts as text, kept in the run so that the list can be checked against it.
+    pub attempts_log: String,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// The head of the notebook's chain when the run began.
+    pub notebook_head: Digest,
+}
+
+/// A sealed run: its files are what its manifest says.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    dir: PathBuf,
+    manifest: Manifest,
+    digest: Digest,
+}
+
+impl Sealed {
+    /// Loads a sealed run and hashes every file again.
+    ///
+    /// # Errors
+    /// When it is not sealed, or any file differs, is missing or is one too many; ends with the exit code of integrity.
+    pub fn load(dir: &Path) -> Result<Self> {
+        let path = dir.join(MANIFEST);
+        let bytes = files::read_plain(&path).map_err(|error| {
+            broken(format!("{} is not sealed: {error:#}", dir.display()))
+        })?;
+        let manifest: Manifest = serde_json::from_slice(&bytes)
+            .map_err(|error| broken(format!("{} does not parse: {error}", path.display())))?;
+        let found = subjects(dir)?;
+        if let Some(name) = first_difference(&manifest.subject, &found) {
+            return Err(broken(format!("{} is not as it was sealed", dir.join(name).display())));
+        }
+        Ok(Self { dir: dir.to_owned(), digest: Digest::of(&bytes), manifest })
+    }
+
+    /// The run directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where its files lie.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout::Raw(self.dir.clone())
+    }
+
+    /// The manifest.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Digest of the manifest's bytes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+/// Seals a run directory whose cells are complete.
+///
+/// # Errors
+/// When the directory holds anything but plain files, a file of it does not parse, or it was sealed as something else.
+pub fn seal(dir: &Path, inputs: SealInputs) -> Result<Sealed> {
+    let sealed_before = files::exists(&dir.join(MANIFEST));
+    let plan = plan_of(dir)?;
+    if !sealed_before {
+        files::write_whole(&dir.join("attempts.jsonl"), inputs.attempts_log.as_bytes())?;
+        write_summary(dir, &plan)?;
+    }
+    let subject = subjects(dir)?;
+    let manifest = Manifest {
+        statement_type: STATEMENT_TYPE.to_owned(),
+        predicate_type: PREDICATE_TYPE.to_owned(),
+        predicate: predicate(dir, &plan, &subject, inputs)?,
+        subject,
+    };
+    let bytes = to_bytes(&manifest)?;
+    let path = dir.join(MANIFEST);
+    if sealed_before {
+        if files::read_plain(&path)? != bytes {
+            return Err(broken(format!("{} is already sealed as something else; a sealed run is never edited", dir.display())));
+        }
+    } else {
+        files::write_whole(&path, &bytes)?;
+    }
+    Sealed::load(dir)
+}
+
+fn plan_of(dir: &Path) -> Result<Plan> {
+    let path = dir.join("plan.toml");
+    toml::from_str(&files::read_text(&path)?).with_context(|| format!("failed to read {}", path.display()))
+}
+
+fn predicate(dir: &Path, plan: &Plan, subject: &[Subject], inputs: SealInputs) -> Result<Predicate> {
+    let digest_of = |name: &str| {
+        let found = subject.iter().find(|subject| subject.name == name).map(|subject| subject.digest.sha256);
+        found.with_context(|| format!("{} is absent", dir.join(name).display()))
+    };
+    let detached = subject.iter().filter(|subject| is_detached(&subject.name));
+    let detached = detached.map(|subject| {
+        let bytes = fs_err::metadata(dir.join(&subject.name))?.len();
+        Ok(Detached { name: subject.name.clone(), bytes })
+    });
+    Ok(Predicate {
+        format: FORMAT,
+        run: Layout::Raw(dir.to_owned()).run(),
+        experiment: plan.experiment.clone(),
+        profile: plan.profile_name,
+        source: inputs.source,
+        plan: digest_of("plan.toml")?,
+        claims: digest_of("claims.toml")?,
+        detached: detached.collect::<Result<Vec<_>>>()?,
+        attempts: inputs.attempts,
+        steps: inputs.steps,
+        notebook_head: inputs.notebook_head,
+    })
+}
+
+/// Every file of the run but those about the manifest, sorted by name.
+fn subjects(dir: &Path) -> Result<Vec<Subject>> {
+    let scan = files::scan(dir)?;
+    if let Some(odd) = scan.odd.first() {
+        return Err(broken(format!("{}: {}", dir.join(&odd.name).display(), odd.detail)));
+    }
+    let names: Vec<String> = scan.files.into_keys().filter(|name| !UNSEALED.contains(&name.as_str())).collect();
+    if let Some(left) = names.iter().find(|name| name.ends_with(".partial")) {
+        return Err(broken(format!("{} was left half-written", dir.join(left).display())));
+    }
+    let paths: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
+    let digests = files::digest_all(&paths);
+    let subject = |(name, digest): (String, Result<(Digest, u64)>)| {
+        Ok(Subject { name, digest: SubjectDigest { sha256: digest?.0 } })
+    };
+    names.into_iter().zip(digests).map(subject).collect()
+}
+
+/// The first file that one list has and the other has not, or has with other bytes.
+fn first_difference(sealed: &[Subject], found: &[Subject]) -> Option<String> {
+    let missing = sealed.iter().find(|subject| !found.contains(subject));
+    missing.or_else(|| found.iter().find(|subject| !sealed.contains(subject))).map(|subject| subject.name.clone())
+}
+
+fn write_summary(dir: &Path, plan: &Plan) -> Result<()> {
+    let environment: Environment = serde_json::from_slice(&files::read_plain(&dir.join("environment.json"))?)
+        .with_context(|| format!("failed to read {}", dir.join("environment.json").display()))?;
+    let cells = cells(dir)?;
+    let run = Layout::Raw(dir.to_owned()).run();
+    let derived = derive(plan, &environment.device.slots, &run, &cells);
+    if !derived.fault.is_empty() {
+        return Err(fail(
+            ExitCode::Measurement,
+            format!("no summary follows from the cells of {}: {}", dir.display(), derived.fault),
+            "cargo xtask run --fresh",
+        ));
+    }
+    files::write_whole(&dir.join("summary/metrics.csv"), derived.metrics_csv.as_bytes())?;
+    for (name, figure) in derived.figures {
+        files::write_whole(&dir.join("summary").join(name), figure.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn cells(dir: &Path) -> Result<Vec<CellData>> {
+    let names = files::scan(dir)?.files.into_keys();
+    let headers = names.filter(|name| name.starts_with("cells/") && name.ends_with(".json"));
+    headers.map(|name| cell(&dir.join(name))).collect()
+}
+
+fn cell(header: &Path) -> Result<CellData> {
+    let record: CellRecord = serde_json::from_slice(&files::read_plain(header)?)
+        .with_context(|| format!("failed to read {}", header.display()))?;
+    let text = header.to_string_lossy();
+    let stem = text.strip_suffix(".json").expect("headers end so");
+    let events = Table::read(Path::new(&format!("{stem}.parquet")))?;
+    let launches = PathBuf::from(format!("{stem}.launches.parquet"));
+    let launches = files::exists(&launches).then(|| Table::read(&launches)).transpose()?;
+    ensure!(record.events == events.rows() as u64, "{} counts other events than its table", header.display());
+    Ok(CellData { record, events, launches })
+}
+
+fn broken(message: String) -> anyhow::Error {
+    fail(ExitCode::Integrity, message, "keep this directory as evidence and measure again: cargo xtask reproduce --fresh")
+}

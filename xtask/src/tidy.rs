@@ -1,0 +1,162 @@
+//! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each module says
+//! what it is for, and that links lead somewhere. It reads; it mends nothing.
+
+use crate::paths::Paths;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.
+const TREE_LIMIT_BYTES: u64 = 16 << 20;
+/// Folders and endings that are never tracked.
+const NEVER_TRACKED: &[&str] = &["target/", "results/raw/"];
+const NEVER_TRACKED_ENDINGS: &[&str] = &[".cubin", ".fatbin", ".ptx", ".o", ".so", ".partial"];
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, relative to the root.
+    pub path: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Every finding in the checkout at `paths`.
+///
+/// # Errors
+/// When git does not answer or a tracked file cannot be read.
+pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
+    let tracked = tracked_files(paths.root())?;
+    let mut findings = Vec::new();
+    findings.extend(wrongly_tracked(&tracked));
+    findings.extend(too_large(paths.root(), &tracked)?);
+    findings.extend(notebook_shrunk(paths)?);
+    for name in &tracked {
+        let path = paths.root().join(name);
+        if name.ends_with(".rs") && is_module(name) {
+            findings.extend(module_without_header(name, &fs_err::read_to_string(&path)?));
+        }
+        if name.ends_with(".md") {
+            findings.extend(dead_links(paths.root(), name, &fs_err::read_to_string(&path)?));
+        }
+    }
+    let kernels = crate::steps::build::kernels_forbidden(&paths.kernels())?;
+    findings.extend(kernels.into_iter().map(|found| Finding { path: found.path, what: found.what }));
+    Ok(findings)
+}
+
+fn tracked_files(root: &Path) -> Result<Vec<String>> {
+    let listed = git(root, &["ls-files", "-z"])?;
+    Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+fn git(root: &Path, args: &[&str]) -> Result<String> {
+    let output = Command::new("git").arg("-C").arg(root).args(args).output().context("failed to run git")?;
+    anyhow::ensure!(output.status.success(), "git {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
+    let wrong = |name: &&String| {
+        NEVER_TRACKED.iter().any(|folder| name.starts_with(folder))
+            || NEVER_TRACKED_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    };
+    let finding = |name: &String| Finding { path: name.clone(), what: "build and raw outputs are not tracked".into() };
+    tracked.iter().filter(wrong).map(finding).collect()
+}
+
+fn too_large(root: &Path, tracked: &[String]) -> Result<Vec<Finding>> {
+    let mut total = 0;
+    for name in tracked {
+        total += fs_err::symlink_metadata(root.join(name)).map_or(0, |meta| meta.len());
+    }
+    let what = format!("the tracked tree has {total} bytes, and {TREE_LIMIT_BYTES} are allowed");
+    Ok(if total > TREE_LIMIT_BYTES { vec![Finding { path: ".".into(), what }] } else { Vec::new() })
+}
+
+/// The committed notebook must be a prefix of the one in the work tree, at HEAD and at HEAD's parents.
+fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
+    let now = fs_err::read(paths.notebook())?;
+    let commits = git(paths.root(), &["log", "--format=%H", "--", "NOTEBOOK.md"])?;
+    let mut findings = Vec::new();
+    for commit in commits.lines() {
+        let old = git(paths.root(), &["show", &format!("{commit}:NOTEBOOK.md")])?;
+        if !now.starts_with(old.as_bytes()) {
+            let what = format!("it is append-only, and what commit {} held has changed", &commit[..12]);
+            findings.push(Finding { path: "NOTEBOOK.md".into(), what });
+        }
+    }
+    Ok(findings)
+}
+
+fn is_module(name: &str) -> bool {
+    name.contains("/src/") || name.contains("/tests/")
+}
+
+fn module_without_header(name: &str, text: &str) -> Option<Finding> {
+    let what = "a module opens with what it is for (//!)".to_owned();
+    (!text.starts_with("//!")).then(|| Finding { path: name.to_owned(), what })
+}
+
+fn dead_links(root: &Path, name: &str, text: &str) -> Vec<Finding> {
+    let folder = root.join(name).parent().map_or_else(|| root.to_path_buf(), Path::to_path_buf);
+    let mut findings = Vec::new();
+    for target in links(text) {
+        let outside = target.contains("://") || target.starts_with('#') || target.starts_with("mailto:");
+        let file: PathBuf = folder.join(target.split('#').next().unwrap_or_default());
+        if !outside && !file.exists() {
+            findings.push(Finding { path: name.to_owned(), what: format!("its link to {target:?} leads nowhere") });
+        }
+    }
+    findings
+}
+
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_is_tidy() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        if !root.join(".git").exists() {
+            eprintln!("skipped: not a git checkout");
+            return;
+        }
+        assert_eq!(tidy(&Paths::new(root)).unwrap(), Vec::new());
+    }
+
+    #[test]
+    fn tracked_outputs_are_found() {
+        let tracked = ["results/raw/x/plan.toml", "a/b.cubin", "src/main.rs"].map(str::to_owned);
+        assert_eq!(wrongly_tracked(&tracked).len(), 2);
+    }
+
+    #[test]
+    fn dead_links_and_missing_headers_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::write(dir.path().join("there.md"), "").unwrap();
+        let text = "[a](there.md) [b](gone.md) [c](https://example.org) [d](#here)";
+        assert_eq!(dead_links(dir.path(), "x.md", text).len(), 1);
+        assert!(module_without_header("src/a.rs", "use std::fs;").is_some());
+        assert!(module_without_header("src/a.rs", "//! For something.\n").is_none());
+    }
+
+    #[test]
+    fn a_notebook_that_lost_its_past_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let commit = ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"];
+        git(dir.path(), &["init", "-q"]).unwrap();
+        fs_err::write(paths.notebook(), "one\n").unwrap();
+        git(dir.path(), &["add", "."]).unwrap();
+        git(dir.path(), &commit).unwrap();
+        fs_err::write(paths.notebook(), "one\ntwo\n").unwrap();
+        assert!(notebook_shrunk(&paths).unwrap().is_empty());
+        fs_err::write(paths.notebook(), "two\n").unwrap();
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,158 @@
+//! The made-up cells: those of the pure parts' tests, completed to what a harness writes.
+
+use super::DEVICE;
+use super::records::measured_cubin;
+use crate::pure::gate::evidence::CellEvidence;
+use crate::pure::summary::CellData;
+use crate::pure::synthetic::{self, SLOTS, set_column};
+use crate::world::files::write_whole;
+use schema::Digest;
+use schema::build::BuildRecord;
+use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, LaunchConfig};
+use schema::plan::{Plan, Setter, Work};
+use schema::table::{Column, Table};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The cell with this name.
+pub(crate) fn find<'a>(cells: &'a mut [CellEvidence], name: &str) -> &'a mut CellData {
+    &mut cells.iter_mut().find(|cell| cell.name() == name).expect("the plan has this cell").data
+}
+
+pub(super) fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
+    let works = plan.cells(&SLOTS).into_iter().map(|cell| cell.work);
+    let mut cells = synthetic::cells(plan);
+    for (cell, work) in cells.iter_mut().zip(works) {
+        cell.record.device = DEVICE.to_owned();
+        cell.record.configs = configs(&work, build);
+        if work != Work::Timer {
+            cell.record.facts.poison_caught = Some(true);
+            cell.record.facts.max_relative_error = Some(1e-7);
+        }
+        if matches!(work, Work::Yield { .. } | Work::Delay(_)) {
+            let observers = Column::U32(vec![2; cell.events.rows()]);
+            set_column(&mut cell.events, "observers", observers.clone());
+            set_column(&mut cell.events, "ready", observers);
+        }
+        if let Some(launches) = &mut cell.launches {
+            complete(launches, &cell.events, matches!(work, Work::Yield { .. } | Work::Delay(_)));
+        }
+    }
+    cells
+}
+
+fn configs(work: &Work, build: &BuildRecord) -> Vec<LaunchConfig> {
+    let pairs: &[(&str, &str)] = match work {
+        Work::Timer => &[("preempt_timer_offset", "timer")],
+        Work::Delay(_) | Work::Yield { set: Setter::Host, .. } => &[("preempt_yield_p1", "event_host")],
+        Work::Yield { .. } => &[("preempt_yield_p1", "event_device")],
+        Work::Calibrate { .. } => &[("preempt_calibrate", "calibrate")],
+        Work::Baseline { .. } => &[("preempt_drain", "baseline"), ("preempt_urgent", "urgent")],
+        Work::Cost { .. } => &[("preempt_drain", "drain"), ("preempt_yield_p1", "drain")],
+    };
+    let config = |(symbol, mode): &(&str, &str)| LaunchConfig {
+        symbol: (*symbol).to_owned(),
+        mode: (*mode).to_owned(),
+        grid: 8,
+        block: 128,
+        shared_bytes: 0,
+        cooperative: mode.starts_with("event_"),
+        cubin: Some(measured_cubin(build, symbol)),
+    };
+    pairs.iter().map(config).collect()
+}
+
+/// Adds what the pure parts' tests leave out.
+fn complete(launches: &mut Table, events: &Table, urgent: bool) {
+    let mut per_launch: BTreeMap<u32, u32> = BTreeMap::new();
+    for launch in events.u32("launch").unwrap().iter().filter(|_| urgent) {
+        *per_launch.entry(*launch).or_default() += 1;
+    }
+    let names = launches.u32("launch").unwrap().to_vec();
+    let served = Column::U32(names.iter().map(|launch| per_launch.get(launch).copied().unwrap_or(0)).collect());
+    let p50 = launches.u32("clock_khz_p50").unwrap().to_vec();
+    let all = |value: u32| Column::U32(vec![value; names.len()]);
+    set_column(launches, "clock_windows", all(2));
+    let starts = Column::I64(names.iter().map(|launch| i64::from(*launch) * 1_400_000).collect());
+    let table = std::mem::take(launches);
+    *launches = table
+        .with("host_start_ns", starts)
+        .with("wall_ns", all(1_300_000))
+        .with("tasks", all(2_600))
+        .with("executed", all(2_600))
+        .with("urgent_requested", served.clone())
+        .with("urgent_executed", served)
+        .with("deadline_hits", all(0))
+        .with("sms", all(4))
+        .with("clock_khz_min", Column::U32(p50.iter().map(|khz| khz - 100).collect()))
+        .with("clock_khz_max", Column::U32(p50.iter().map(|khz| khz + 100).collect()));
+}
+
+/// Twenty quiet samples in every cell.
+pub(super) fn telemetry(cells: u32) -> Table {
+    let n = cells * 20;
+    let column = |f: fn(u32) -> u32| Column::OptU32((0..n).map(|i| Some(f(i))).collect());
+    let counter = || Column::OptI64(vec![Some(0); n as usize]);
+    Table::new()
+        .with("t_ms", Column::I64((0..n).map(|i| i64::from(i) * 500).collect()))
+        .with("cell", Column::U32((0..n).map(|i| 1 + i / 20).collect()))
+        .with("sm_mhz", column(|_| 1980))
+        .with("memory_mhz", column(|_| 2619))
+        .with("power_mw", column(|i| 400_000 + i))
+        .with("temperature_c", column(|_| 55))
+        .with("throttle", counter())
+        .with("power_violation_ns", counter())
+        .with("thermal_violation_ns", counter())
+}
+
+/// Two block rows an event, from which its columns follow.
+fn blocks_of(events: &Table) -> Table {
+    let (launch, event) = (events.u32("launch").unwrap(), events.u32("event").unwrap());
+    let (first, last) = (events.i64("first_observer_ns").unwrap(), events.i64("last_observer_ns").unwrap());
+    let (ready, seen) = (events.i64("last_ready_ns").unwrap(), events.opt_i64("visibility_ns").unwrap());
+    let mut rows: [Vec<u32>; 7] = Default::default();
+    for i in 0..events.rows() {
+        for (block, observed) in [(0, first[i]), (1, last[i])] {
+            let old = seen[i].map_or(u32::MAX, |ns| ns as u32);
+            let row = [launch[i], event[i], block, block, observed as u32, ready[i] as u32, old];
+            rows.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+        }
+    }
+    Table { columns: BLOCK_ROWS.iter().zip(rows).map(|(name, v)| ((*name).to_owned(), Column::U32(v))).collect() }
+}
+
+/// Two windows a launch, from which its clock columns follow.
+fn clock_of(launches: &Table) -> Table {
+    let (launch, min) = (launches.u32("launch").unwrap(), launches.u32("clock_khz_min").unwrap());
+    let max = launches.u32("clock_khz_max").unwrap();
+    let mut rows: [Vec<u32>; 4] = Default::default();
+    for i in 0..launches.rows() {
+        for khz in [min[i], max[i]] {
+            rows.iter_mut().zip([launch[i], 0, khz, 1_000_000]).for_each(|(column, value)| column.push(value));
+        }
+    }
+    Table { columns: CLOCK_ROWS.iter().zip(rows).map(|(name, v)| ((*name).to_owned(), Column::U32(v))).collect() }
+}
+
+/// Writes a cell's tables, then its header.
+pub(super) fn write(run: &Path, cell: &CellData, plan: Digest) {
+    let mut tables = vec![(".parquet", cell.events.clone())];
+    if let Some(launches) = &cell.launches {
+        tables.push((".launches.parquet", launches.clone()));
+        tables.push((".clock.parquet", clock_of(launches)));
+    }
+    if cell.events.u32("observers").is_ok() {
+        tables.push((".blocks.parquet", blocks_of(&cell.events)));
+    }
+    let stem = format!("cells/{}/{}", cell.record.phase.name(), cell.record.cell);
+    let mut record = cell.record.clone();
+    record.plan = plan;
+    record.events = cell.events.rows() as u64;
+    for (suffix, table) in tables {
+        let bytes = table.to_bytes().unwrap();
+        let sha256 = Digest::of(&bytes);
+        record.files.push(CellFile { suffix: suffix.to_owned(), sha256, bytes: bytes.len() as u64 });
+        write_whole(&run.join(format!("{stem}{suffix}")), &bytes).unwrap();
+    }
+    write_whole(&run.join(format!("{stem}.json")), &serde_json::to_vec_pretty(&record).unwrap()).unwrap();
+}

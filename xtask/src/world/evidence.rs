@@ -1,0 +1,224 @@
+//! Loads a sealed run as evidence: only files that its manifest names, each parsed once.
+//!
+//! It does not check digests; `Sealed::load` and `verify` do that first.
+
+use super::files;
+use super::layout::{Layout, MANIFEST, is_detached};
+use crate::failure::fail;
+use crate::paths::Paths;
+use crate::pure::derive::derive;
+use crate::pure::gate::evidence::{CellEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
+use crate::pure::sanitizer::log::{Reading, planted, read};
+use crate::pure::summary::{CellData, check_blocks};
+use anyhow::{Context, Result, ensure};
+use schema::cell::{CellFile, CellRecord};
+use schema::manifest::Manifest;
+use schema::sanitize::{SanitizerVerdict, State};
+use schema::table::Table;
+use schema::{Digest, ExitCode, check_format};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Loads a run.
+///
+/// # Errors
+/// When a file that every run must hold is absent, or a file does not parse; ends with the exit code of integrity.
+pub fn load(layout: &Layout) -> Result<Evidence> {
+    let manifest: Manifest = json(layout, MANIFEST)?;
+    check_format(MANIFEST, manifest.predicate.format)?;
+    let digests: BTreeMap<&str, Digest> =
+        manifest.subject.iter().map(|subject| (subject.name.as_str(), subject.digest.sha256)).collect();
+    let has = |name: &str| digests.contains_key(name);
+    let cells = cells(layout, &digests)?;
+    let plan: schema::plan::Plan = toml_file(layout, "plan.toml")?;
+    check_format("plan.toml", plan.format)?;
+    let environment: schema::environment::Environment = json(layout, "environment.json")?;
+    let data: Vec<CellData> = cells.iter().map(|cell| cell.data.clone()).collect();
+    Ok(Evidence {
+        recomputed: derive(&plan, &environment.device.slots, &manifest.predicate.run, &data),
+        plan_digest: text(layout, "plan.toml").map(Digest::of)?,
+        claims: toml_file(layout, "claims.toml")?,
+        claims_digest: text(layout, "claims.toml").map(Digest::of)?,
+        build: has("build/resources.json").then(|| json(layout, "build/resources.json")).transpose()?,
+        sanitizer: sanitizer(layout, &digests)?,
+        telemetry: has("telemetry.parquet").then(|| table(layout, "telemetry.parquet")).transpose()?,
+        attempts_log: has("attempts.jsonl").then(|| text(layout, "attempts.jsonl")).transpose()?,
+        metrics_csv: has("summary/metrics.csv").then(|| text(layout, "summary/metrics.csv")).transpose()?,
+        figures: figures(layout, &digests)?,
+        bundle: has("bundle.json").then(|| json(layout, "bundle.json")).transpose()?,
+        cells,
+        environment,
+        plan,
+        manifest,
+    })
+}
+
+/// What this repository's history says of a run.
+///
+/// # Errors
+/// When git fails.
+pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
+    let predicate = &evidence.manifest.predicate;
+    let Some(commit) = &predicate.source.commit else { return Ok(None) };
+    let kernels = evidence.build.iter().flat_map(|build| &build.kernels);
+    let folders: BTreeSet<String> =
+        kernels.filter_map(|kernel| kernel.file.split_once('/')).map(|(folder, _)| folder.to_owned()).collect();
+    super::history::of_run(paths, commit, &predicate.experiment, &evidence.claims, &folders)
+}
+
+/// What the detached tables say; absent unless every one that the manifest names is at hand.
+///
+/// # Errors
+/// When a table does not parse.
+pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedFacts>> {
+    let mut facts = DetachedFacts::default();
+    let named: BTreeSet<&str> = evidence.manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
+    for cell in &evidence.cells {
+        let stem = format!("cells/{}", cell.name());
+        for (suffix, check) in [(".blocks.parquet", blocks as Check), (".clock.parquet", clock as Check)] {
+            let name = format!("{stem}{suffix}");
+            if !named.contains(name.as_str()) {
+                continue;
+            }
+            let path = layout.detached_path(&name);
+            if !files::exists(&path) {
+                return Ok(None);
+            }
+            let found = check(cell, &Table::read(&path)?, &mut facts).with_context(|| name.clone())?;
+            facts.faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
+        }
+    }
+    Ok(Some(facts))
+}
+
+type Check = fn(&CellEvidence, &Table, &mut DetachedFacts) -> Result<Vec<String>>;
+
+fn blocks(cell: &CellEvidence, blocks: &Table, facts: &mut DetachedFacts) -> Result<Vec<String>> {
+    facts.events += cell.data.events.rows() as u64;
+    check_blocks(&cell.data.events, blocks)
+}
+
+/// Window count, slowest and fastest window of each launch, derived again; kilohertz may differ by how they were rounded.
+fn clock(cell: &CellEvidence, windows: &Table, facts: &mut DetachedFacts) -> Result<Vec<String>> {
+    const ROUNDING_KHZ: f64 = 2.0;
+    let launches = cell.data.launches.as_ref().context("the cell has no launches")?;
+    let (launch, cycles, ns) = (windows.u32("launch")?, windows.u32("cycles")?, windows.u32("ns")?);
+    let mut seen: BTreeMap<u32, (u32, f64, f64)> = BTreeMap::new();
+    for row in 0..windows.rows() {
+        let khz = f64::from(cycles[row]) * 1e6 / f64::from(ns[row]).max(1.0);
+        let entry = seen.entry(launch[row]).or_insert((0, f64::INFINITY, 0.0));
+        *entry = (entry.0 + 1, entry.1.min(khz), entry.2.max(khz));
+    }
+    let (name, count) = (launches.u32("launch")?, launches.u32("clock_windows")?);
+    let (min, max) = (launches.u32("clock_khz_min")?, launches.u32("clock_khz_max")?);
+    let mut faults = Vec::new();
+    for row in (0..launches.rows()).filter(|row| count[*row] > 0) {
+        let (n, low, high) = seen.remove(&name[row]).unwrap_or((0, 0.0, 0.0));
+        let near = |khz: f64, said: u32| (khz - f64::from(said)).abs() <= ROUNDING_KHZ;
+        if n != count[row] || !near(low, min[row]) || !near(high, max[row]) {
+            faults.push(format!("launch {} does not show the clock its windows show", name[row]));
+        }
+        facts.clock_launches += 1;
+    }
+    faults.extend(seen.keys().map(|launch| format!("windows of launch {launch}, which observed none")));
+    Ok(faults)
+}
+
+fn cells(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<CellEvidence>> {
+    let headers = digests.keys().filter(|name| name.starts_with("cells/") && name.ends_with(".json"));
+    headers.map(|name| cell(layout, name, digests)).collect()
+}
+
+fn cell(layout: &Layout, name: &str, digests: &BTreeMap<&str, Digest>) -> Result<CellEvidence> {
+    let record: CellRecord = json(layout, name)?;
+    check_format(name, record.format)?;
+    let stem = name.strip_suffix(".json").expect("headers end so");
+    let mut faults = Vec::new();
+    if stem != format!("cells/{}/{}", record.phase.name(), record.cell) {
+        faults.push(format!("{name} holds the header of {}/{}", record.phase.name(), record.cell));
+    }
+    for CellFile { suffix, sha256, .. } in &record.files {
+        if digests.get(format!("{stem}{suffix}").as_str()) != Some(sha256) {
+            faults.push(format!("{stem}{suffix} is not the file that the header names"));
+        }
+    }
+    let beside = |suffix: &str| digests.contains_key(format!("{stem}{suffix}").as_str());
+    let named = |suffix: &str| record.files.iter().any(|file| file.suffix == suffix);
+    for suffix in [".parquet", ".launches.parquet", ".blocks.parquet", ".clock.parquet"] {
+        if beside(suffix) && !named(suffix) {
+            faults.push(format!("the header does not name {stem}{suffix}"));
+        }
+    }
+    let events = table(layout, &format!("{stem}.parquet"))?;
+    let launches = format!("{stem}.launches.parquet");
+    let launches = digests.contains_key(launches.as_str()).then(|| table(layout, &launches)).transpose()?;
+    Ok(CellEvidence { data: CellData { record, events, launches }, faults })
+}
+
+fn sanitizer(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<SanitizerEvidence>> {
+    let verdicts = digests.keys().filter(|name| name.starts_with("sanitize/") && name.ends_with(".json"));
+    let one = |name: &&str| -> Result<SanitizerEvidence> {
+        let verdict: SanitizerVerdict = json(layout, name)?;
+        check_format(name, verdict.format)?;
+        let log_name = format!("sanitize/{}", verdict.log);
+        let log_faults = match digests.get(log_name.as_str()) {
+            Some(digest) if *digest == verdict.log_digest => log_faults(&verdict, &text(layout, &log_name)?),
+            Some(_) => vec![format!("{log_name} is not the log it was made from")],
+            None => vec![format!("its log {log_name} is absent")],
+        };
+        Ok(SanitizerEvidence { name: (*name).to_owned(), verdict, log_faults })
+    };
+    verdicts.map(one).collect()
+}
+
+/// How a log, read again, differs from its verdict.
+fn log_faults(verdict: &SanitizerVerdict, log: &str) -> Vec<String> {
+    let (clean, findings) = match read(verdict.tool, log) {
+        Reading::Clean => (true, Some(0)),
+        Reading::Findings(n) => (false, Some(n)),
+        Reading::Unclear(_) => (false, None),
+    };
+    let mut faults = Vec::new();
+    if findings != verdict.findings {
+        faults.push(format!("its log counts {findings:?} findings, the verdict {:?}", verdict.findings));
+    }
+    if verdict.state == State::Clean && !clean {
+        faults.push("its log is not that of a clean run".to_owned());
+    }
+    if verdict.control_caught == Some(true) && planted(verdict.tool, log, verdict.tool.control()).is_none() {
+        faults.push("its log does not show the planted fault".to_owned());
+    }
+    faults
+}
+
+fn figures(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<BTreeMap<String, String>> {
+    let svg = digests.keys().filter_map(|name| name.strip_prefix("summary/").filter(|rest| rest.ends_with(".svg")));
+    svg.map(|rest| Ok((rest.to_owned(), text(layout, &format!("summary/{rest}"))?))).collect()
+}
+
+fn text(layout: &Layout, name: &str) -> Result<String> {
+    ensure!(!is_detached(name), "{name} is detached");
+    files::read_text(&layout.path(name)).map_err(|error| unreadable(layout, name, &error))
+}
+
+fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
+    serde_json::from_str(&text(layout, name)?).map_err(|error| unreadable(layout, name, &error.into()))
+}
+
+fn toml_file<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
+    toml::from_str(&text(layout, name)?).map_err(|error| unreadable(layout, name, &error.into()))
+}
+
+fn table(layout: &Layout, name: &str) -> Result<Table> {
+    let read = || -> Result<Table> {
+        let path = layout.path(name);
+        ensure!(fs_err::symlink_metadata(&path)?.is_file(), "not a plain file");
+        Table::read(&path)
+    };
+    read().map_err(|error| unreadable(layout, name, &error))
+}
+
+fn unreadable(layout: &Layout, name: &str, error: &anyhow::Error) -> anyhow::Error {
+    let message = format!("{} does not read as what it must be: {error:#}", layout.shown(name));
+    fail(ExitCode::Integrity, message, "restore the file from where the run was made")
+}

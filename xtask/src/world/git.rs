@@ -1,0 +1,247 @@
+//! Facts of this repository, through the git program: no user configuration, no hooks, no network, a deadline.
+//!
+//! It only reads. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
+//! the root, which commands append to or render.
+
+use super::files;
+use super::process::{Child, Ended};
+use anyhow::{Context, Result, ensure};
+use schema::Digest;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A repository's work tree.
+#[derive(Clone, Debug)]
+pub struct Git {
+    root: PathBuf,
+}
+
+/// The state of the source at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceState {
+    /// The commit checked out, 40 hex digits.
+    pub commit: String,
+    /// Digest over the tracked source files as they lie on disk.
+    pub digest: Digest,
+    /// Whether every source file is as committed, and none is untracked.
+    pub clean: bool,
+    /// The source files that differ or are untracked.
+    pub dirty: Vec<String>,
+}
+
+impl Git {
+    /// The repository whose work tree has its root exactly at `root`; absent when there is none, or no git program.
+    #[must_use]
+    pub fn at(root: &Path) -> Option<Self> {
+        let git = Self { root: root.to_owned() };
+        let top = git.text(&["rev-parse", "--show-toplevel"]).ok()?;
+        let same = fs_err::canonicalize(top.trim_end()).ok()? == fs_err::canonicalize(root).ok()?;
+        same.then_some(git)
+    }
+
+    /// The commit checked out.
+    ///
+    /// # Errors
+    /// When there is no commit yet.
+    pub fn head(&self) -> Result<String> {
+        Ok(self.text(&["rev-parse", "--verify", "HEAD^{commit}"])?.trim().to_owned())
+    }
+
+    /// Whether history is cut off, so that "not known" means nothing.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn is_shallow(&self) -> Result<bool> {
+        Ok(self.text(&["rev-parse", "--is-shallow-repository"])?.trim() == "true")
+    }
+
+    /// Whether the repository holds this commit.
+    ///
+    /// # Errors
+    /// When git cannot be run.
+    pub fn knows(&self, commit: &str) -> Result<bool> {
+        ensure!(is_commit_id(commit), "{commit:?} is not a commit id of 40 hex digits");
+        Ok(self.run(&["cat-file", "-e", &format!("{commit}^{{commit}}")])?.code == Some(0))
+    }
+
+    /// Whether `ancestor` is `descendant` or one of its ancestors.
+    ///
+    /// # Errors
+    /// When git cannot be run or does not know a commit.
+    pub fn is_ancestor(&self, ancestor: &str, descendant: &str) -> Result<bool> {
+        let ended = self.run(&["merge-base", "--is-ancestor", ancestor, descendant])?;
+        match ended.code {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => anyhow::bail!("git merge-base failed: {}", ended.stderr.trim()),
+        }
+    }
+
+    /// The commits reachable from `commit` that changed `path`, children before parents.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn commits_touching(&self, commit: &str, path: &str) -> Result<Vec<String>> {
+        let text = self.text(&["log", "--topo-order", "--format=%H", commit, "--", path])?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// A text file as of a commit; absent when the commit has no such file.
+    ///
+    /// # Errors
+    /// When git cannot be run.
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        let ended = self.run(&["cat-file", "blob", &format!("{commit}:{path}")])?;
+        Ok((ended.code == Some(0)).then_some(ended.stdout))
+    }
+
+    /// Commit, digest and cleanliness of the source as it lies on disk.
+    ///
+    /// # Errors
+    /// When git fails or a tracked file cannot be read.
+    pub fn source_state(&self) -> Result<SourceState> {
+        let commit = self.head()?;
+        let dirty = self.dirty()?;
+        Ok(SourceState { commit, digest: self.source_digest()?, clean: dirty.is_empty(), dirty })
+    }
+
+    fn dirty(&self) -> Result<Vec<String>> {
+        let text = self.text(&["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"])?;
+        let names = text.split('\0').filter_map(|entry| entry.get(3..));
+        Ok(names.filter(|name| is_source(name)).map(str::to_owned).collect())
+    }
+
+    fn source_digest(&self) -> Result<Digest> {
+        let text = self.text(&["ls-files", "-z", "--cached"])?;
+        let mut names: Vec<&str> = text.split('\0').filter(|name| !name.is_empty() && is_source(name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let paths: Vec<PathBuf> = names.iter().map(|name| self.root.join(name)).collect();
+        let mut listing = String::new();
+        for ((name, path), digest) in names.iter().zip(&paths).zip(files::digest_all(&paths)) {
+            // A tracked symlink counts by its target; a tracked file that is gone counts as gone.
+            let digest = match digest {
+                Ok((digest, _)) => digest.to_string(),
+                Err(_) => match fs_err::read_link(path) {
+                    Ok(target) => format!("link {}", target.display()),
+                    Err(_) => "absent".to_owned(),
+                },
+            };
+            let _ = writeln!(listing, "{digest}  {name}");
+        }
+        Ok(Digest::of(listing))
+    }
+
+    fn text(&self, args: &[&str]) -> Result<String> {
+        let ended = self.run(args)?;
+        ensure!(ended.code == Some(0), "git {} failed: {}", args.join(" "), ended.stderr.trim());
+        Ok(ended.stdout)
+    }
+
+    fn run(&self, args: &[&str]) -> Result<Ended> {
+        // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
+        let safe = format!("safe.directory={}", self.root.display());
+        let fixed =
+            ["-c", &safe, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"];
+        let child = Child {
+            program: "git".into(),
+            args: fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect(),
+            env: stated_environment(),
+            dir: self.root.clone(),
+            deadline: Duration::from_secs(60),
+            hold_stdin: false,
+        };
+        let ended = child.run(&mut |_| {}).context("failed to run git")?;
+        ensure!(!ended.timed_out, "git {} did not end within a minute", args.join(" "));
+        Ok(ended)
+    }
+}
+
+/// Whether a tracked file counts as source.
+#[must_use]
+pub fn is_source(name: &str) -> bool {
+    let rendered = !name.contains('/') && name.ends_with(".md");
+    !(rendered || name.starts_with("manifests/") || name.starts_with("results/"))
+}
+
+fn is_commit_id(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+fn stated_environment() -> Vec<(String, String)> {
+    let fixed = [
+        ("LC_ALL", "C"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_OPTIONAL_LOCKS", "0"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ];
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
+    let fixed = fixed.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    fixed.chain([("PATH".to_owned(), path)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository() -> (tempfile::TempDir, Git) {
+        let dir = tempfile::tempdir().unwrap();
+        let git = Git { root: dir.path().to_owned() };
+        git.text(&["init", "-q"]).unwrap();
+        (dir, git)
+    }
+
+    fn commit(git: &Git, files: &[(&str, &str)]) -> String {
+        for (name, text) in files {
+            files::write_whole(&git.root.join(name), text.as_bytes()).unwrap();
+        }
+        git.text(&["add", "-A"]).unwrap();
+        git.text(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--no-gpg-sign", "-m", "m"]).unwrap();
+        git.head().unwrap()
+    }
+
+    #[test]
+    fn the_source_is_clean_until_a_source_file_differs() {
+        let (_dir, git) = repository();
+        commit(&git, &[("src/a.rs", "1"), ("RESULTS.md", "x"), ("results/summary/r/m.csv", "x")]);
+        let before = git.source_state().unwrap();
+        assert!(before.clean);
+        for name in ["RESULTS.md", "results/summary/r/m.csv", "manifests/new.json"] {
+            files::write_whole(&git.root.join(name), b"y").unwrap();
+        }
+        assert_eq!(git.source_state().unwrap(), before);
+        files::write_whole(&git.root.join("src/a.rs"), b"2").unwrap();
+        let after = git.source_state().unwrap();
+        assert_eq!(after.dirty, ["src/a.rs"]);
+        assert_ne!(after.digest, before.digest);
+    }
+
+    #[test]
+    fn an_untracked_source_file_is_dirt() {
+        let (_dir, git) = repository();
+        commit(&git, &[("a", "1")]);
+        files::write_whole(&git.root.join("b b"), b"1").unwrap();
+        assert_eq!(git.source_state().unwrap().dirty, ["b b"]);
+    }
+
+    #[test]
+    fn history_answers_by_ancestry() {
+        let (dir, git) = repository();
+        let first = commit(&git, &[("a", "1")]);
+        let second = commit(&git, &[("a", "2")]);
+        let third = commit(&git, &[("b", "1")]);
+        assert!(git.is_ancestor(&first, &third).unwrap());
+        assert!(!git.is_ancestor(&third, &first).unwrap());
+        assert_eq!(git.commits_touching(&third, "a").unwrap(), [second, first.clone()]);
+        assert_eq!(git.file_at(&first, "a").unwrap().as_deref(), Some("1"));
+        assert_eq!(git.file_at(&first, "b").unwrap(), None);
+        assert!(git.knows(&third).unwrap());
+        assert!(!git.knows(&"0".repeat(40)).unwrap());
+        assert!(git.knows("HEAD").is_err());
+        assert!(Git::at(&dir.path().join("..")).is_none());
+        assert!(Git::at(dir.path()).is_some());
+    }
+}

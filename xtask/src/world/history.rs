@@ -1,0 +1,117 @@
+//! What this repository's history says of a run: whether it knows the commit, and when claims and predictions entered it.
+
+use super::files;
+use super::git::Git;
+use crate::paths::Paths;
+use crate::pure::gate::evidence::{History, KernelBudget, Registered};
+use crate::pure::notebook::{Kind, Notebook, parse};
+use anyhow::{Context, Result};
+use schema::Digest;
+use schema::build::BudgetFile;
+use schema::claim::{Claim, ClaimFile};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Asks this repository about a run: its measured commit, its experiment, its claims, and the folders of its kernels.
+///
+/// Absent when there is no repository, or when its history is cut off before the commit.
+///
+/// # Errors
+/// When git fails, or a file of that commit does not parse.
+pub fn of_run(
+    paths: &Paths,
+    commit: &str,
+    experiment: &str,
+    claims: &ClaimFile,
+    folders: &BTreeSet<String>,
+) -> Result<Option<History>> {
+    let Some(git) = Git::at(paths.root()) else { return Ok(None) };
+    let known = git.knows(commit)?;
+    if !known && git.is_shallow()? {
+        return Ok(None);
+    }
+    let mut history = History {
+        commit: commit.to_owned(),
+        known,
+        in_history: known && git.is_ancestor(commit, &git.head()?)?,
+        claims: None,
+        plan: None,
+        toolkit_lock: None,
+        budgets: Vec::new(),
+        registered: BTreeMap::new(),
+    };
+    if known {
+        let plan_path = format!("harness/experiments/{experiment}/plan.toml");
+        history.plan = git.file_at(commit, &plan_path)?.map(Digest::of);
+        let claim_path = format!("harness/experiments/{experiment}/claims.toml");
+        history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
+        history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
+        history.budgets = budgets(&git, commit, folders)?;
+        history.registered = registered(paths, &git, commit, &claim_path, claims)?;
+    }
+    Ok(Some(history))
+}
+
+fn budgets(git: &Git, commit: &str, folders: &BTreeSet<String>) -> Result<Vec<KernelBudget>> {
+    let mut budgets = Vec::new();
+    for folder in folders {
+        let path = format!("kernels/{folder}/budget.toml");
+        let Some(text) = git.file_at(commit, &path)? else { continue };
+        let file: BudgetFile = toml::from_str(&text).with_context(|| format!("{path} as of {commit}"))?;
+        budgets.extend(file.kernel.into_iter().map(|budget| KernelBudget { folder: folder.clone(), budget }));
+    }
+    Ok(budgets)
+}
+
+fn registered(
+    paths: &Paths,
+    git: &Git,
+    commit: &str,
+    claim_path: &str,
+    claims: &ClaimFile,
+) -> Result<BTreeMap<String, Registered>> {
+    let claim_files = versions(git, commit, claim_path)?;
+    let claim_files: Vec<(String, Option<ClaimFile>)> =
+        claim_files.into_iter().map(|(commit, text)| (commit, text.and_then(|text| toml::from_str(&text).ok()))).collect();
+    // A version whose chain does not hold registers nothing.
+    let notebooks: Vec<(String, Option<Notebook>)> = versions(git, commit, "NOTEBOOK.md")?
+        .into_iter()
+        .map(|(commit, text)| (commit, text.and_then(|text| parse(&text).ok())))
+        .collect();
+    let now: Option<ClaimFile> =
+        files::read_text(&paths.root().join(claim_path)).ok().and_then(|text| toml::from_str(&text).ok());
+    let mut registered = BTreeMap::new();
+    for claim in &claims.claim {
+        // Entries are never removed, so the oldest version that has the prediction brought it in.
+        let first = notebooks
+            .iter()
+            .rev()
+            .find_map(|(commit, notebook)| Some((commit.clone(), prediction(notebook.as_ref()?, claim)?)));
+        let found = Registered {
+            claim_since: since(&claim_files, claim),
+            prediction_since: first.as_ref().map(|(commit, _)| commit.clone()),
+            unchanged_since: now.as_ref().is_some_and(|file| file.claim.contains(claim)),
+            informed: first.is_some_and(|(_, informed)| informed),
+        };
+        registered.insert(claim.id.clone(), found);
+    }
+    Ok(registered)
+}
+
+/// A file's versions reachable from a commit, newest first.
+fn versions(git: &Git, commit: &str, path: &str) -> Result<Vec<(String, Option<String>)>> {
+    let commits = git.commits_touching(commit, path)?;
+    commits.into_iter().map(|commit| git.file_at(&commit, path).map(|text| (commit, text))).collect()
+}
+
+/// The commit since which, without a break, the file has held exactly this claim.
+fn since(files: &[(String, Option<ClaimFile>)], claim: &Claim) -> Option<String> {
+    let holds = |file: &Option<ClaimFile>| file.as_ref().is_some_and(|file| file.claim.contains(claim));
+    files.iter().take_while(|(_, file)| holds(file)).last().map(|(commit, _)| commit.clone())
+}
+
+/// Whether a notebook holds a claim's prediction, and if so whether it is marked `informed`.
+fn prediction(notebook: &Notebook, claim: &Claim) -> Option<bool> {
+    let entry = notebook.entry(&claim.prediction)?;
+    let predicts = entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id);
+    predicts.then_some(entry.fields.informed)
+}

@@ -1,0 +1,332 @@
+//! The build step and the bundle over a small checkout of their own, with the real compiler and cargo.
+
+mod toolkit;
+
+use schema::{Digest, ExitCode};
+use std::path::{Path, PathBuf};
+use xtask::failure::code_of;
+use xtask::paths::Paths;
+use xtask::steps::build::{self, BuildContext, Built};
+use xtask::steps::bundle;
+use xtask::world::container::HostRuntime;
+use xtask::world::git::SourceState;
+use xtask::world::toolkit::Toolkit;
+
+const KERNEL: &str = "#include \"factor.cuh\"
+extern \"C\" __global__ void __launch_bounds__(128) scale(float* out) { out[threadIdx.x] *= kFactor; }
+extern \"C\" __global__ void __launch_bounds__(256) shared(float* out) {
+  __shared__ float tile[256];
+  tile[threadIdx.x] = out[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x ^ 1];
+}
+";
+const BUDGET: &str = "format = 1
+[[kernel]]
+file = \"one\"
+symbol = \"scale\"
+registers = 32
+shared_bytes = 0
+blocks_per_sm = 8
+min_arch = \"sm_80\"
+[[kernel]]
+file = \"one\"
+symbol = \"shared\"
+registers = 32
+shared_bytes = 1024
+blocks_per_sm = 4
+min_arch = \"sm_80\"
+";
+
+/// A checkout with one kernel file and two programs that do nothing.
+struct Checkout {
+    dir: tempfile::TempDir,
+    toolkit: Toolkit,
+}
+
+impl Checkout {
+    fn new() -> Option<Self> {
+        let root = toolkit::find()?;
+        let toolkit = Toolkit {
+            origin: "wheels".into(),
+            nvcc: root.join("bin/nvcc"),
+            root,
+            sanitizer: None,
+            lock: Digest::of("lock"),
+        };
+        let checkout = Self { dir: tempfile::tempdir().unwrap(), toolkit };
+        checkout.write("kernels/common/factor.cuh", "constexpr float kFactor = 3.0f;\n");
+        checkout.write("kernels/toy/one.cu", KERNEL);
+        checkout.write("kernels/toy/budget.toml", BUDGET);
+        checkout.write("README.md", "# Toy\n");
+        checkout.write("harness/experiments/toy/plan.toml", "format = 1\n");
+        checkout.write("harness/experiments/toy/claims.toml", "format = 1\n");
+        checkout.write("Cargo.toml", "[workspace]\nmembers = [\"harness\", \"xtask\"]\nresolver = \"3\"\n");
+        let mut lock = "version = 4\n".to_owned();
+        for name in ["harness", "xtask"] {
+            let manifest = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+            checkout.write(&format!("{name}/Cargo.toml"), &manifest);
+            checkout.write(&format!("{name}/src/main.rs"), "fn main() {}\n");
+            lock.push_str(&format!("\n[[package]]\nname = \"{name}\"\nversion = \"0.1.0\"\n"));
+        }
+        checkout.write("Cargo.lock", &lock);
+        let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rust-toolchain.toml");
+        checkout.write("rust-toolchain.toml", &std::fs::read_to_string(ours).unwrap());
+        Some(checkout)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn build(&self) -> anyhow::Result<Built> {
+        build_at(self.dir.path(), &["sm_90"], "key", Some(&self.toolkit))
+    }
+
+    fn cached(&self) -> bool {
+        self.build().unwrap().cached
+    }
+
+    fn refused(&self, code: ExitCode, parts: &[&str]) {
+        let error = self.build().unwrap_err();
+        let text = format!("{error:#}");
+        assert_eq!(code_of(&error), code, "{text}");
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+}
+
+fn build_at(root: &Path, archs: &[&str], key: &str, toolkit: Option<&Toolkit>) -> anyhow::Result<Built> {
+    with_context(root, archs, key, |ctx, runtime| build::build(ctx, runtime, toolkit))
+}
+
+fn with_context<T>(
+    root: &Path,
+    archs: &[&str],
+    key: &str,
+    work: impl FnOnce(&BuildContext<'_>, &HostRuntime) -> T,
+) -> T {
+    let paths = Paths::new(root);
+    let runtime = HostRuntime { env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())] };
+    let ctx = BuildContext {
+        paths: &paths,
+        archs: archs.iter().map(|arch| (*arch).to_owned()).collect(),
+        environment_key: key.to_owned(),
+        offline: true,
+        jobs: 2,
+        progress: &|_, _, _| {},
+    };
+    work(&ctx, &runtime)
+}
+
+#[test]
+fn a_build_is_reused_until_something_it_depends_on_changes() {
+    let Some(checkout) = Checkout::new() else { return };
+    let root = checkout.dir.path();
+    let first = checkout.build().unwrap();
+    assert!(!first.cached);
+    assert!(first.harness().is_file() && first.cubin("toy/one", "sm_90", "lineinfo").is_file());
+    let kernels = &first.record.kernels;
+    let facts: Vec<_> =
+        kernels.iter().map(|k| (k.symbol.as_str(), k.shared_bytes, k.max_threads, k.blocks_per_sm)).collect();
+    assert_eq!(facts, [("scale", 0, 128, 16), ("shared", 1024, 256, 8)]);
+    let log = std::fs::read_to_string(first.dir.join("logs/sm_90/measure/toy/one.log")).unwrap();
+    assert!(log.contains("ptxas info") && !log.contains(root.to_str().unwrap()), "{log}");
+
+    assert!(checkout.cached());
+    checkout.write("README.md", "# Other words\n");
+    checkout.write("harness/experiments/toy/plan.toml", "format = 1 # another plan\n");
+    assert!(checkout.cached(), "neither README nor a plan is part of a build");
+
+    checkout.write("kernels/toy/one.cu", &format!("// A comment.\n{KERNEL}"));
+    let commented = checkout.build().unwrap();
+    assert!(!commented.cached);
+    assert_eq!(commented.record.kernels, first.record.kernels, "a comment changes no kernel");
+    assert!(checkout.cached());
+
+    assert!(!build_at(root, &["sm_90"], "another base", Some(&checkout.toolkit)).unwrap().cached);
+    let both = build_at(root, &["sm_80", "sm_90"], "key", Some(&checkout.toolkit)).unwrap();
+    assert!(!both.cached && both.record.kernels.len() == 4);
+    let relocked = Toolkit { lock: Digest::of("another lock"), ..checkout.toolkit.clone() };
+    assert!(!build_at(root, &["sm_90"], "key", Some(&relocked)).unwrap().cached);
+    checkout.write("harness/src/main.rs", "fn main() { std::process::exit(0) }\n");
+    assert!(!checkout.cached());
+    checkout.write("kernels/common/factor.cuh", "constexpr float kFactor = 4.0f;\n");
+    let other = checkout.build().unwrap();
+    let digests = |built: &Built| built.record.kernels.iter().map(|k| k.sass_digest).collect::<Vec<_>>();
+    assert_ne!(digests(&other)[0], digests(&first)[0], "a constant changes the kernel that uses it");
+    assert_eq!(digests(&other)[1], digests(&first)[1], "and no other");
+}
+
+#[test]
+fn a_damaged_or_unfinished_build_is_made_anew() {
+    let Some(checkout) = Checkout::new() else { return };
+    let built = checkout.build().unwrap();
+    let cubin = built.cubin("toy/one", "sm_90", "measure");
+    let original = std::fs::read(&cubin).unwrap();
+    let damage: [&dyn Fn(); 4] = [
+        &|| {
+            let mut bytes = original.clone();
+            bytes[100] ^= 1;
+            std::fs::write(&cubin, bytes).unwrap();
+        },
+        &|| std::fs::remove_file(&cubin).unwrap(),
+        &|| std::fs::write(built.dir.join("extra"), "x").unwrap(),
+        &|| std::fs::remove_file(built.dir.join("done.json")).unwrap(),
+    ];
+    for (n, damage) in damage.iter().enumerate() {
+        damage();
+        let error = build::load(&built.dir).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Integrity, "damage {n}: {error:#}");
+        let left = built.dir.parent().unwrap().join(".unfinished-killed");
+        std::fs::create_dir_all(&left).unwrap();
+        assert!(!checkout.cached(), "damage {n}");
+        assert!(!left.exists());
+        assert!(build::load(&built.dir).unwrap().cached);
+    }
+}
+
+#[test]
+fn what_does_not_hold_is_refused_with_every_reason() {
+    let Some(checkout) = Checkout::new() else { return };
+    checkout
+        .write("kernels/toy/budget.toml", &BUDGET.replace("registers = 32", "registers = 2").replace("= 1024", "= 4"));
+    checkout.refused(
+        ExitCode::Build,
+        &[
+            "toy/one scale on sm_90",
+            "2 allowed",
+            "1024 static shared bytes, 4 allowed",
+            "3 resource budgets",
+            "build logs are in",
+        ],
+    );
+    checkout.write("kernels/toy/budget.toml", "format = 1\nkernel = []\n");
+    checkout.refused(ExitCode::Build, &["toy/one scale on sm_90: no budget", "toy/one shared on sm_90: no budget"]);
+    checkout.write("kernels/toy/budget.toml", "format = \"one\"\n");
+    checkout.refused(ExitCode::Config, &["budget.toml", "format"]);
+    checkout.write("kernels/toy/budget.toml", BUDGET);
+    checkout.write("kernels/toy/two.cu", "extern \"C\" __global__ void broken( {}\n");
+    checkout.refused(ExitCode::Build, &["2 compilations failed", "kernels/toy/two.cu for sm_90", "error"]);
+    let error = build_at(checkout.dir.path(), &["sm_75"], "key", Some(&checkout.toolkit)).unwrap_err();
+    assert_eq!(code_of(&error), ExitCode::Usage);
+    let error = build_at(checkout.dir.path(), &["sm_90"], "key", None).unwrap_err();
+    assert_eq!(code_of(&error), ExitCode::Environment);
+}
+
+#[test]
+fn a_kernel_that_spills_is_refused() {
+    let Some(checkout) = Checkout::new() else { return };
+    let spills = "extern \"C\" __global__ void __launch_bounds__(1024) scale(float* out) {
+        float a[96]; for (int i = 0; i < 96; ++i) a[i] = out[i * 32 + threadIdx.x];
+        __syncthreads(); for (int k = 0; k < 96; ++k) for (int i = 0; i < 96; ++i) a[i] = a[i] * a[(i + 7) % 96] + 1.5f;
+        for (int i = 0; i < 96; ++i) out[i * 32 + threadIdx.x] = a[i]; }\n";
+    checkout.write(
+        "kernels/toy/one.cu",
+        &KERNEL.replace("scale", "small").replace("#include", &format!("{spills}#include")),
+    );
+    checkout
+        .refused(ExitCode::Build, &["toy/one scale on sm_90", "spilled bytes, 0 allowed", "stack bytes, 0 allowed"]);
+}
+
+fn source(clean: bool) -> SourceState {
+    let dirty = if clean { vec![] } else { vec!["kernels/toy/one.cu".into()] };
+    SourceState {
+        commit: "0123456789abcdef0123456789abcdef01234567".into(),
+        digest: Digest::of("source"),
+        clean,
+        dirty,
+    }
+}
+
+/// Makes a bundle of a new checkout and unpacks it elsewhere.
+fn unpacked(checkout: &Checkout, into: &Path) -> PathBuf {
+    let built = checkout.build().unwrap();
+    let archive = with_context(checkout.dir.path(), &["sm_90"], "key", |ctx, runtime| {
+        let refused = bundle::bundle(ctx, runtime, &built, &source(false), Digest::of("head")).unwrap_err();
+        assert_eq!(code_of(&refused), ExitCode::Refused);
+        assert!(refused.to_string().contains("kernels/toy/one.cu"), "{refused}");
+        bundle::bundle(ctx, runtime, &built, &source(true), Digest::of("head")).unwrap()
+    });
+    assert!(archive.ends_with("target/assay/bundle/assay-01234567-sm_90.tar.xz"), "{}", archive.display());
+    let status = std::process::Command::new("tar").arg("-xJf").arg(&archive).arg("-C").arg(into).status().unwrap();
+    assert!(status.success());
+    into.join("assay-01234567-sm_90")
+}
+
+#[test]
+fn a_bundle_is_verified_used_and_rebuilt() {
+    let Some(checkout) = Checkout::new() else { return };
+    let into = tempfile::tempdir().unwrap();
+    let root = unpacked(&checkout, into.path());
+    let record = bundle::open_bundle(&Paths::new(&root)).unwrap();
+    assert_eq!((record.sass.len(), record.plans.len(), record.claims.len()), (2, 1, 1));
+    assert_eq!(record.commit, source(true).commit);
+
+    let carried = build_at(&root, &["sm_90"], "box", None).unwrap();
+    assert_eq!((carried.record.toolkit.as_str(), carried.cached), ("bundle", false));
+    assert!(carried.harness().is_file());
+    let on_box = Toolkit { origin: "box".into(), ..checkout.toolkit.clone() };
+    let rebuilt = build_at(&root, &["sm_90"], "box", Some(&on_box)).unwrap();
+    assert_eq!((rebuilt.record.toolkit.as_str(), rebuilt.cached), ("box", false));
+    assert_eq!(rebuilt.record.kernels, carried.record.kernels);
+    let compared = std::fs::read_to_string(rebuilt.dir.join("rebuilt.json")).unwrap();
+    assert_eq!(compared.matches("\"equal\": true").count(), 2, "{compared}");
+    assert!(build_at(&root, &["sm_90"], "box", Some(&on_box)).unwrap().cached);
+    let error = build_at(&root, &["sm_80"], "box", None).unwrap_err();
+    assert!(code_of(&error) == ExitCode::Build && error.to_string().contains("sm_80"), "{error:#}");
+
+    let source = root.join("kernels/toy/one.cu");
+    let text = std::fs::read_to_string(&source).unwrap().replace("^ 1", "^ 3");
+    std::fs::write(&source, &text).unwrap();
+    let changed = bundle::open_bundle(&Paths::new(&root)).unwrap_err();
+    assert!(
+        code_of(&changed) == ExitCode::Integrity && changed.to_string().contains("one.cu was changed"),
+        "{changed}"
+    );
+    let mut record = record;
+    let sass = record.sass.clone();
+    record.sass[0].sass_digest = Digest::of("other");
+    record.files.get_mut("kernels/toy/one.cu").unwrap().sha256 = Digest::of(&text);
+    std::fs::write(root.join("bundle.json"), serde_json::to_vec(&record).unwrap()).unwrap();
+    let differs = build_at(&root, &["sm_90"], "box", Some(&on_box)).unwrap_err();
+    assert!(code_of(&differs) == ExitCode::Integrity && differs.to_string().contains("different SASS"), "{differs:#}");
+    record.sass = sass;
+    std::fs::write(root.join("bundle.json"), serde_json::to_vec(&record).unwrap()).unwrap();
+    let other = build_at(&root, &["sm_90"], "box", Some(&on_box)).unwrap_err();
+    assert_eq!(code_of(&other), ExitCode::Build);
+    let told = format!("{other:#}");
+    assert!(told.contains("toy/one shared on sm_90: carried") && !told.contains("scale"), "{told}");
+}
+
+#[test]
+fn a_damaged_bundle_is_refused_by_name() {
+    let Some(checkout) = Checkout::new() else { return };
+    let into = tempfile::tempdir().unwrap();
+    let root = unpacked(&checkout, into.path());
+    let record = bundle::open_bundle(&Paths::new(&root)).unwrap();
+    let refused = |name: &str| {
+        let error = bundle::open_bundle(&Paths::new(&root)).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Integrity);
+        assert!(error.to_string().contains(name), "{name}: {error}");
+    };
+    for name in record.files.keys() {
+        let path = root.join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 2] ^= 0x20;
+        std::fs::write(&path, flipped).unwrap();
+        refused(name);
+        std::fs::remove_file(&path).unwrap();
+        refused(name);
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        refused(name);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+    }
+    std::fs::write(root.join("kernels/toy/extra.cu"), "").unwrap();
+    refused("kernels/toy/extra.cu");
+    std::fs::remove_file(root.join("kernels/toy/extra.cu")).unwrap();
+    bundle::open_bundle(&Paths::new(&root)).unwrap();
+}

@@ -1,0 +1,79 @@
+//! Builds the fake NVML library and gives each test a GPU of its own: a copy of the library with its files beside it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock};
+use xtask::world::nvml::{Gpu, GpuChoice, Library, NvmlGpu};
+
+static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_nvml/fake_nvml.c");
+    let built = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .arg(dir.path().join("fake.so"))
+        .arg(source)
+        .arg("-ldl")
+        .status()
+        .expect("cc builds the fake NVML library; install g++");
+    assert!(built.success(), "cc refused the fake NVML library");
+    dir
+});
+
+/// A GPU whose answers a test writes.
+pub(crate) struct Fake {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) library: PathBuf,
+}
+
+impl Fake {
+    /// A GPU with these `key value` lines.
+    pub(crate) fn new(state: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // The loader knows a library by its file, so every copy has state of its own.
+        let library = dir.path().join("libnvidia-ml.so.1");
+        std::fs::copy(BUILT.path().join("fake.so"), &library).unwrap();
+        let fake = Self { dir, library };
+        fake.set(state);
+        fake
+    }
+
+    /// Replaces the `key value` lines.
+    pub(crate) fn set(&self, state: &str) {
+        let partial = self.beside(".state.partial");
+        std::fs::write(&partial, state).unwrap();
+        std::fs::rename(partial, self.beside(".state")).unwrap();
+    }
+
+    pub(crate) fn gpu(&self) -> Arc<dyn Gpu> {
+        Arc::new(self.open())
+    }
+
+    pub(crate) fn open(&self) -> NvmlGpu {
+        Library::open(Some(&self.library)).unwrap().gpu(&GpuChoice::Index(0)).unwrap()
+    }
+
+    /// What is locked now, as `sm 1500, memory 2619`.
+    pub(crate) fn locked(&self) -> String {
+        std::fs::read_to_string(self.beside(".locked")).unwrap_or_default().lines().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Locks a clock behind everybody's back.
+    pub(crate) fn leave_locked(&self) {
+        std::fs::write(self.beside(".locked"), "sm 1500\nmemory 2619\n").unwrap();
+    }
+
+    /// Every setter call so far, of any process.
+    pub(crate) fn setters(&self) -> Vec<String> {
+        std::fs::read_to_string(self.beside(".setters")).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn lease(&self) -> PathBuf {
+        self.dir.path().join("clocks.lease")
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.library.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+}
