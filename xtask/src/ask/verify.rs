@@ -14,6 +14,7 @@ use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::notebook::Notebook;
 use crate::world::layout::Layout;
+use crate::world::published;
 use anyhow::Result;
 use schema::ExitCode;
 use serde::Serialize;
@@ -85,7 +86,7 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     let mut report = Report::default();
     let layouts = if targets.is_empty() {
         orphans::check(paths, &mut report)?;
-        published(paths)?
+        published_layouts(paths)?
     } else {
         let found = targets.iter().map(|target| layouts_of(paths, target)).collect::<Result<Vec<_>>>()?;
         found.into_iter().flatten().collect()
@@ -96,6 +97,9 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     let notebook = notebook::check(paths, &mut report);
     for layout in &layouts {
         verify_run(paths, layout, notebook.as_ref(), &mut report)?;
+    }
+    if targets.is_empty() && report.problems.is_empty() {
+        check_markdown(paths, &mut report)?;
     }
     report.ok = report.problems.is_empty();
     Ok(report)
@@ -113,13 +117,34 @@ fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, repor
         }
         _ => None,
     };
-    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship: "unproven".to_owned() });
+    report.runs.push(RunReport {
+        run: layout.run(),
+        state: state.to_owned(),
+        passed,
+        authorship: "unproven".to_owned(),
+    });
     Ok(())
 }
 
 /// Every published run, by its manifest.
-fn published(paths: &Paths) -> Result<Vec<Layout>> {
-    Ok(orphans::manifests(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
+fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
+    Ok(published::ids(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
+}
+
+/// Every rendered number is one of a published run: the regions read as they would if rendered now.
+fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
+    for (path, text) in published::rendered(paths, &published::runs(paths)?)? {
+        report.checked_files += 1;
+        if fs_err::read_to_string(&path)? != text {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            report.problem(
+                name,
+                "recompute",
+                "its region is not what the manifests give: cargo xtask publish renders it",
+            );
+        }
+    }
+    Ok(())
 }
 
 fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
@@ -140,7 +165,11 @@ fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     }
     if found.is_empty() {
         let message = format!("{target:?} is no run, no run directory and no manifest");
-        return Err(fail(ExitCode::Usage, message, "cargo xtask status lists what is published; ls results/raw the rest"));
+        return Err(fail(
+            ExitCode::Usage,
+            message,
+            "cargo xtask status lists what is published; ls results/raw the rest",
+        ));
     }
     Ok(found)
 }

@@ -2,9 +2,9 @@
 //! each other.
 
 use super::Report;
+use crate::pure::json::to_bytes;
 use crate::pure::sample;
 use crate::pure::sums;
-use crate::pure::json::to_bytes;
 use crate::world::files;
 use crate::world::layout::{Layout, MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached};
 use anyhow::Result;
@@ -45,7 +45,11 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<Seale
 }
 
 /// A JSON file of ours, which has exactly one way to be written.
-fn canonical<T: DeserializeOwned + Serialize>(layout: &Layout, name: &str, report: &mut Report) -> Option<(T, Vec<u8>)> {
+fn canonical<T: DeserializeOwned + Serialize>(
+    layout: &Layout,
+    name: &str,
+    report: &mut Report,
+) -> Option<(T, Vec<u8>)> {
     let path = layout.path(name);
     let shown = layout.shown(name);
     if !files::exists(&path) {
@@ -81,7 +85,11 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
     wrong(predicate.format <= FORMAT, "malformed", newer);
     wrong(predicate.run == layout.run(), "renamed", format!("it is the manifest of run {}", predicate.run));
     let names: Vec<&str> = manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
-    wrong(names.is_sorted_by(|a, b| a < b), "malformed", "its subjects are not sorted, or one is named twice".to_owned());
+    wrong(
+        names.is_sorted_by(|a, b| a < b),
+        "malformed",
+        "its subjects are not sorted, or one is named twice".to_owned(),
+    );
     for name in &names {
         let plain = files::check_name(name).is_ok() && !UNSEALED.contains(name);
         wrong(plain, "malformed", format!("{name:?} is no file of a run"));
@@ -109,7 +117,11 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
     }
     let paths: Vec<PathBuf> = at_hand.iter().map(|(_, path, _)| path.clone()).collect();
     for ((subject, _, detached), digest) in at_hand.iter().zip(files::digest_all(&paths)) {
-        let shown = if *detached { format!("results/raw/{}/{}", layout.run(), subject.name) } else { layout.shown(&subject.name) };
+        let shown = if *detached {
+            format!("results/raw/{}/{}", layout.run(), subject.name)
+        } else {
+            layout.shown(&subject.name)
+        };
         match digest {
             Err(error) => report.problem(shown, "changed", format!("{error:#}")),
             Ok((digest, bytes)) => {
@@ -117,7 +129,11 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
                 report.checked_bytes += bytes;
                 report.detached_checked += u64::from(*detached);
                 if digest != subject.digest.sha256 {
-                    report.problem(shown, "changed", format!("has digest {digest}, was sealed as {}", subject.digest.sha256));
+                    report.problem(
+                        shown,
+                        "changed",
+                        format!("has digest {digest}, was sealed as {}", subject.digest.sha256),
+                    );
                 }
             }
         }
@@ -144,7 +160,11 @@ fn report_missing_and_extra(
     for subject in missing {
         let twin = extra.iter().find(|(_, digest)| *digest == Some(subject.digest.sha256));
         match twin {
-            Some((name, _)) => report.problem(layout.shown(&subject.name), "renamed", format!("its bytes lie at {}", layout.shown(name))),
+            Some((name, _)) => report.problem(
+                layout.shown(&subject.name),
+                "renamed",
+                format!("its bytes lie at {}", layout.shown(name)),
+            ),
             None => report.problem(layout.shown(&subject.name), "missing", "the manifest names it"),
         }
     }

@@ -139,10 +139,17 @@ fn reseal(disk: &OnDisk, name: &str, bytes: &[u8]) {
 fn an_edited_summary_is_found_by_recomputation() {
     let disk = copy();
     let csv = fs_err::read_to_string(disk.run().join("summary/metrics.csv")).unwrap();
-    reseal(&disk, "summary/metrics.csv", csv.replacen("preempt_latency_us_p99,us,", "preempt_latency_us_p99,us,1", 1).as_bytes());
+    reseal(
+        &disk,
+        "summary/metrics.csv",
+        csv.replacen("preempt_latency_us_p99,us,", "preempt_latency_us_p99,us,1", 1).as_bytes(),
+    );
     let report = verify_raw(&disk);
     names(&report, "summary/metrics.csv");
-    assert!(report.problems.iter().all(|problem| ["recompute", "verdict"].contains(&problem.kind.as_str())), "{report:?}");
+    assert!(
+        report.problems.iter().all(|problem| ["recompute", "verdict"].contains(&problem.kind.as_str())),
+        "{report:?}"
+    );
     let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
     assert!(judged.pass().unwrap_err().to_string().contains("recompute: summary/metrics.csv line"));
 }
@@ -225,6 +232,10 @@ fn any_damage_to_a_published_file_is_named() {
         names(&verify(&disk.paths, &[]).unwrap(), &name);
         fs_err::write(&path, &whole).unwrap();
     }
+    let results = fs_err::read_to_string(root.join("RESULTS.md")).unwrap();
+    assert!(results.contains(RUN), "the run is not in RESULTS.md");
+    disk.put("RESULTS.md", &results.replacen("10000", "10001", 1));
+    names(&verify(&disk.paths, &[]).unwrap(), "RESULTS.md");
     for name in ["results/summary/x/m.csv", "results/events/x/e.parquet", "manifests/x.SHA256SUMS"] {
         disk.put(name, "x");
     }

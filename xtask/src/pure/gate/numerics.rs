@@ -44,8 +44,8 @@ fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
     let unproven = facts().filter(|(cell, f)| cell.data.record.phase == Phase::Calibrate && f.poison_caught.is_none());
     reasons.extend(unproven.map(|(cell, _)| format!("{}: no wrong element was planted", cell.name())));
     rule.refuse_all(reasons, FIND_IT);
-    let worst = facts().filter_map(|(_, f)| f.max_relative_error).fold(None, |worst: Option<f64>, error| {
-        Some(worst.map_or(error, |known| known.max(error)))
-    });
+    let worst = facts()
+        .filter_map(|(_, f)| f.max_relative_error)
+        .fold(None, |worst: Option<f64>, error| Some(worst.map_or(error, |known| known.max(error))));
     rule.count("max_relative_error", worst);
 }

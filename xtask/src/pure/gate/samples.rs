@@ -27,7 +27,10 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let (mut reasons, mut counted) = (Vec::new(), BTreeMap::new());
     for cell in &evidence.cells {
         let name = cell.name();
-        let Some(plan) = planned.iter().find(|p| p.phase == cell.data.record.phase && p.name == cell.data.record.cell) else { continue };
+        let Some(plan) = planned.iter().find(|p| p.phase == cell.data.record.phase && p.name == cell.data.record.cell)
+        else {
+            continue;
+        };
         match count(cell) {
             Err(error) => reasons.push(format!("{name}: {error}")),
             Ok(samples) => {
@@ -38,7 +41,11 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         }
     }
     let smallest = |phase: &str| {
-        counted.iter().filter(|(name, _)| name.starts_with(phase) && !name.contains("/cost,")).map(|(_, s)| s.unique).min()
+        counted
+            .iter()
+            .filter(|(name, _)| name.starts_with(phase) && !name.contains("/cost,"))
+            .map(|(_, s)| s.unique)
+            .min()
     };
     rule.count("fewest_baseline_events", smallest("baseline/"));
     rule.count("fewest_yield_events", smallest("yield/"));
@@ -57,14 +64,20 @@ fn judge_grid(rule: &mut Rule, evidence: &Evidence, planned: &[Cell]) {
     let recorded: BTreeSet<String> = evidence.cells.iter().map(CellEvidence::name).collect();
     rule.count("cells_planned", planned.len());
     rule.must_count("cells_recorded", recorded.len() as u64, AGAIN);
-    rule.refuse_all(planned.difference(&recorded).map(|cell| format!("cell {cell} was planned and is not there")).collect(), AGAIN);
+    rule.refuse_all(
+        planned.difference(&recorded).map(|cell| format!("cell {cell} was planned and is not there")).collect(),
+        AGAIN,
+    );
     rule.refuse_all(recorded.difference(&planned).map(|cell| format!("cell {cell} was not planned")).collect(), AGAIN);
     let faults = |cell: &CellEvidence| cell.faults.iter().map(|f| format!("{}: {f}", cell.name())).collect::<Vec<_>>();
     rule.refuse_all(evidence.cells.iter().flat_map(faults).collect(), AGAIN);
     let foreign = evidence.cells.iter().filter(|cell| {
         cell.data.record.plan != evidence.plan_digest || cell.data.record.device != evidence.environment.device.id
     });
-    rule.refuse_all(foreign.map(|cell| format!("{}: measured with another plan or device", cell.name())).collect(), AGAIN);
+    rule.refuse_all(
+        foreign.map(|cell| format!("{}: measured with another plan or device", cell.name())).collect(),
+        AGAIN,
+    );
 }
 
 /// What makes a row of the event table unique.
@@ -98,14 +111,20 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
         reasons.push(format!("{} duplicate events", samples.rows - samples.unique));
     }
     if cell.data.record.events != cell.data.events.rows() as u64 {
-        reasons.push(format!("its header counts {} events and {} are there", cell.data.record.events, cell.data.events.rows()));
+        reasons.push(format!(
+            "its header counts {} events and {} are there",
+            cell.data.record.events,
+            cell.data.events.rows()
+        ));
     }
     let profile = &evidence.plan.profile;
     let (events, launches, warm) = match plan.work {
         Work::Baseline { .. } => {
             (Some(profile.baseline.events), profile.baseline.events, Some(profile.baseline.warmup_launches))
         }
-        Work::Yield { .. } => (Some(profile.yields.events), profile.yields.launches, Some(profile.yields.warmup_launches)),
+        Work::Yield { .. } => {
+            (Some(profile.yields.events), profile.yields.launches, Some(profile.yields.warmup_launches))
+        }
         Work::Cost { .. } => (Some(4 * profile.yields.cost_quads), 4 * profile.yields.cost_quads, None),
         Work::Calibrate { .. } => (None, profile.calibrate.launches, None),
         Work::Timer | Work::Delay(_) => return reasons,
@@ -133,7 +152,8 @@ fn warmup_fault(cell: &CellEvidence, planned: u32) -> Option<String> {
     let flags = cell.data.launches.as_ref().and_then(|launches| launches.u32("warmup").ok())?;
     let leading = flags.iter().take_while(|flag| **flag != 0).count();
     let all = flags.iter().filter(|flag| **flag != 0).count();
-    let by_rule = leading == all && all as u64 >= u64::from(planned) && all as u64 == u64::from(cell.data.record.warmup_launches);
+    let by_rule =
+        leading == all && all as u64 >= u64::from(planned) && all as u64 == u64::from(cell.data.record.warmup_launches);
     (!by_rule).then(|| format!("{all} launches discarded as warm-up, {leading} of them leading, {planned} planned"))
 }
 

@@ -4,6 +4,7 @@ use schema::build::Cubin;
 use schema::cell::{CellFacts, CellFile, LaunchConfig};
 use schema::plan::{Cell, Slots};
 use schema::progress::{Progress, Sites};
+use std::sync::Mutex;
 
 fn plan() -> Plan {
     serde_json::from_value(serde_json::json!({
@@ -70,13 +71,13 @@ struct Fake {
     /// The last word on stdout, given the nonce.
     end: fn(&str) -> Option<Progress>,
     timed_out: bool,
-    tasks: RefCell<Vec<Task>>,
+    tasks: Mutex<Vec<Task>>,
 }
 
 impl Fake {
     fn new() -> Self {
         let end: fn(&str) -> Option<Progress> = |nonce| Some(end_line(nonce));
-        Self { device: device(), stops: None, end, timed_out: false, tasks: RefCell::default() }
+        Self { device: device(), stops: None, end, timed_out: false, tasks: Mutex::default() }
     }
 }
 
@@ -86,7 +87,7 @@ impl Runtime for Fake {
     }
 
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        self.tasks.borrow_mut().push(task.clone());
+        self.tasks.lock().unwrap().push(task.clone());
         let nonce = &task.args[task.args.iter().position(|arg| arg == "--nonce").unwrap() + 1];
         let mut stdout = String::new();
         let mut say = |progress: Progress| {
@@ -189,7 +190,7 @@ fn a_complete_run_is_accepted_and_loads_again() {
     let measured = place.run(&fake, &mut |cell| marks.push(cell)).unwrap();
     assert_eq!((measured.cells.len(), measured.launches, measured.resumed), (4, 7, 0));
     assert_eq!(marks, [1, 0, 2, 0, 3, 0, 4, 0, 0]);
-    let task = &fake.tasks.borrow()[0];
+    let task = &fake.tasks.lock().unwrap()[0];
     assert!(task.hold_stdin && task.gpu && task.writable == place.dir.path());
     let loaded = Measured::load(place.dir.path(), &plan(), device()).unwrap();
     assert_eq!((loaded.cells, loaded.resumed), (measured.cells, 4));

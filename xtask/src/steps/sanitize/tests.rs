@@ -3,8 +3,8 @@ use crate::failure::{code_of, remedy_of};
 use schema::build::{Cubin, Kernel};
 use schema::cell::LaunchConfig;
 use schema::progress::{Progress, Sites};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 const SYMBOL: &str = "yield_kernel";
 const VERSION: &str = "NVIDIA (R) Compute Sanitizer\nVersion 2026.4.0.0 (build 39022338) (public-release)\n";
@@ -28,30 +28,30 @@ enum Trick {
 
 /// A runtime that pretends to be tool, harness and sha256sum.
 struct Fake {
-    trick: RefCell<Trick>,
+    trick: Mutex<Trick>,
     only: Option<Tool>,
     files: BTreeSet<PathBuf>,
     version: String,
     list: String,
-    tasks: RefCell<Vec<Task>>,
+    tasks: Mutex<Vec<Task>>,
 }
 
 impl Fake {
     fn new(trick: Trick) -> Self {
         let files = ["compute-sanitizer", "TreeLauncherSubreaper", "libsanitizer-collection.so"];
         Self {
-            trick: RefCell::new(trick),
+            trick: Mutex::new(trick),
             only: None,
             files: files.iter().map(|name| Path::new("/toolkit/compute-sanitizer").join(name)).collect(),
             version: VERSION.to_owned(),
             list: "yield_small\ndrain_small\ncontrol_shared_race\n".to_owned(),
-            tasks: RefCell::default(),
+            tasks: Mutex::default(),
         }
     }
 
     /// How often a program was started under the tool.
     fn runs(&self) -> usize {
-        self.tasks.borrow().iter().filter(|task| task.args.contains(&"--tool".to_owned())).count()
+        self.tasks.lock().unwrap().iter().filter(|task| task.args.contains(&"--tool".to_owned())).count()
     }
 
     fn hashed(&self, args: &[String]) -> Ended {
@@ -65,7 +65,7 @@ impl Fake {
         let tool = Tool::ALL.into_iter().find(|tool| tool.name() == after("--tool")).unwrap();
         let log = PathBuf::from(after("--log-file").replace("%%", "%"));
         assert!(log.starts_with(&task.writable));
-        let trick = if self.only.is_none_or(|only| only == tool) { *self.trick.borrow() } else { Trick::None };
+        let trick = if self.only.is_none_or(|only| only == tool) { *self.trick.lock().unwrap() } else { Trick::None };
         let data = |kind: &str| {
             let name = format!("synthetic-{}-{kind}.log", tool.name());
             std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/sanitizer").join(name))
@@ -96,7 +96,7 @@ impl Runtime for Fake {
     }
 
     fn run(&self, task: &Task, _: &mut dyn FnMut(&str)) -> Result<Ended> {
-        self.tasks.borrow_mut().push(task.clone());
+        self.tasks.lock().unwrap().push(task.clone());
         Ok(match task.program.as_str() {
             "sha256sum" => self.hashed(&task.args),
             _ if task.args == ["--version"] => ended(0, &self.version),
@@ -221,7 +221,7 @@ fn each_tool_runs_its_control_first_and_the_harness_prints_into_no_log() {
     let order: Vec<&str> = done.verdicts.iter().map(|verdict| verdict.program.as_str()).collect();
     let expected = Tool::ALL.map(|tool| [tool.control(), "yield_small", "drain_small"]).concat();
     assert_eq!(order, expected);
-    for task in fake.tasks.borrow().iter().filter(|task| task.gpu) {
+    for task in fake.tasks.lock().unwrap().iter().filter(|task| task.gpu) {
         assert!(task.args.windows(2).any(|pair| pair == ["--error-exitcode", "86"]));
         assert!(task.hold_stdin && task.deadline == DEADLINE);
         assert_eq!(task.program, "/toolkit/compute-sanitizer/compute-sanitizer");
@@ -277,7 +277,7 @@ fn findings_refuse_and_stay() {
     let first = place.sanitize(&fake).unwrap();
     assert!(message(&first).contains("racecheck yield_small: finding: 1 finding"), "{}", message(&first));
     // A second try that would be clean does not wash it away.
-    *fake.trick.borrow_mut() = Trick::None;
+    *fake.trick.lock().unwrap() = Trick::None;
     let runs = fake.runs();
     let again = place.sanitize(&fake).unwrap();
     assert_eq!((fake.runs(), message(&again)), (runs, message(&first)));
@@ -291,7 +291,7 @@ fn what_did_not_really_happen_is_refused_and_tried_again() {
         let (place, fake) = (Place::new(), Fake::new(trick));
         let first = place.sanitize(&fake).unwrap();
         assert!(message(&first).contains(said), "{}", message(&first));
-        *fake.trick.borrow_mut() = Trick::None;
+        *fake.trick.lock().unwrap() = Trick::None;
         let again = place.sanitize(&fake).unwrap();
         assert!(again.failure().is_none() && !again.cached);
     }
