@@ -264,11 +264,6 @@ impl OnDisk {
     }
 }
 
-/// The gates that refuse, by name.
-pub(crate) fn refusing(judged: &Judged) -> Vec<String> {
-    judged.verdict().gates.iter().filter(|gate| !gate.passed).map(|gate| gate.name.clone()).collect()
-}
-
 /// The passing trial on disk, sealed and judged once for all tests of this process.
 pub(crate) fn shared() -> &'static (OnDisk, Judged) {
     static SHARED: OnceLock<(OnDisk, Judged)> = OnceLock::new();

@@ -5,6 +5,9 @@
 
 mod stage;
 
+#[cfg(test)]
+mod tests;
+
 use super::gate::Passed;
 use crate::failure::fail;
 use crate::paths::Paths;

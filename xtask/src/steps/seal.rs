@@ -217,3 +217,6 @@ fn broken(message: String) -> anyhow::Error {
         "keep this directory as evidence and measure again: cargo xtask reproduce --fresh",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,7 +256,9 @@ fn freshness() {
     refuses("freshness", "this tree builds", |_, f| {
         f.built.as_mut().unwrap().insert("preempt_drain".to_owned(), Digest::of(b"x"));
     });
-    refuses("freshness", "builds no such kernel", |_, f| drop(f.built.as_mut().unwrap().remove("preempt_drain")));
+    refuses("freshness", "builds no such kernel", |_, f| {
+        let _ = f.built.as_mut().unwrap().remove("preempt_drain");
+    });
     refuses("freshness", "was not built", |_, f| f.built = None);
     refuses("freshness", "kernels is 0", |e, _| e.build = None);
 }
