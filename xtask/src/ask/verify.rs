@@ -18,6 +18,7 @@ use crate::world::published;
 use anyhow::Result;
 use schema::ExitCode;
 use serde::Serialize;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// What was found.
@@ -25,6 +26,8 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     /// Whether everything holds.
     pub ok: bool,
+    /// `L2` when summaries and figures recompute to the same bytes; absent when something does not hold or nothing is there.
+    pub level: Option<&'static str>,
     /// Files whose digest was compared.
     pub checked_files: u64,
     /// Their bytes.
@@ -78,6 +81,33 @@ impl Report {
     }
 }
 
+/// For people: problems first, then what was looked at, then one line that says whether everything holds.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Problem { path, kind, detail } in &self.problems {
+            writeln!(f, "{path}: {kind}: {detail}")?;
+        }
+        for RunReport { run, state, passed, authorship } in &self.runs {
+            let gates = match passed {
+                Some(true) => "every gate passes",
+                Some(false) => "refused by its gates",
+                None => "not judged",
+            };
+            writeln!(f, "{run}: {state}, {gates}, authorship: {authorship}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        let (files, bytes, problems) = (self.checked_files, self.checked_bytes, self.problems.len());
+        let detached = format!("{} detached at hand, {} not", self.detached_checked, self.detached_absent);
+        match self.level {
+            _ if !self.ok => write!(f, "{problems} problems in {files} files"),
+            Some(level) => write!(f, "{level}: {files} files and {bytes} bytes hold ({detached})"),
+            None => write!(f, "{files} files hold"),
+        }
+    }
+}
+
 /// Verifies runs: by id, run directory or manifest; everything published when none is given.
 ///
 /// # Errors
@@ -102,6 +132,7 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
         check_markdown(paths, &mut report)?;
     }
     report.ok = report.problems.is_empty();
+    report.level = (report.ok && !report.runs.is_empty()).then_some("L2");
     Ok(report)
 }
 

@@ -14,7 +14,7 @@ use schema::{Digest, FORMAT};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Manifest and verdict of a run whose bytes were looked at.
 pub(super) struct SealedBytes {
@@ -59,7 +59,8 @@ fn canonical<T: DeserializeOwned + Serialize>(
     let parsed = files::read_plain(&path).and_then(|bytes| Ok((serde_json::from_slice::<T>(&bytes)?, bytes)));
     match parsed {
         Err(error) => {
-            report.problem(shown, "malformed", format!("{error:#}"));
+            let detail = newer_format(&path).unwrap_or_else(|| format!("{error:#}"));
+            report.problem(shown, "malformed", detail);
             None
         }
         Ok((value, bytes)) => {
@@ -69,6 +70,14 @@ fn canonical<T: DeserializeOwned + Serialize>(
             Some((value, bytes))
         }
     }
+}
+
+/// What to say of a file whose format is newer than ours, which need not parse as ours.
+fn newer_format(path: &Path) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(&files::read_plain(path).ok()?).ok()?;
+    let format = value.pointer("/predicate/format").or_else(|| value.get("format"))?.as_u64()?;
+    let newer = format > u64::from(FORMAT);
+    newer.then(|| format!("format {format} is newer than this Assay reads ({FORMAT}); use a newer one"))
 }
 
 fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
@@ -81,7 +90,7 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
     };
     let typed = manifest.statement_type == STATEMENT_TYPE && manifest.predicate_type == PREDICATE_TYPE;
     wrong(typed, "malformed", "not a Statement of a run".to_owned());
-    let newer = format!("format {} is newer than this Assay reads; use a newer one", predicate.format);
+    let newer = format!("format {} is newer than this Assay reads ({FORMAT}); use a newer one", predicate.format);
     wrong(predicate.format <= FORMAT, "malformed", newer);
     wrong(predicate.run == layout.run(), "renamed", format!("it is the manifest of run {}", predicate.run));
     let names: Vec<&str> = manifest.subject.iter().map(|subject| subject.name.as_str()).collect();

@@ -34,7 +34,8 @@ fn a_sealed_run_holds() {
     let report = verify_raw(disk);
     assert_eq!(report.problems, []);
     assert_eq!(report.exit_code(), ExitCode::Done);
-    assert_eq!(report.runs[0].passed, Some(true));
+    assert_eq!((report.runs[0].passed, report.level), (Some(true), Some("L2")));
+    assert!(report.to_string().contains("every gate passes"));
     assert!(report.checked_files as usize > judged.sealed().manifest().subject.len());
 }
 
@@ -180,6 +181,19 @@ fn without_history_the_recorded_facts_count_and_it_says_so() {
     let report = verify_raw(&disk);
     assert!(report.ok, "{report:?}");
     assert!(report.notes.iter().any(|note| note.contains("no git history")));
+}
+
+#[test]
+fn a_newer_format_is_said_to_be_newer() {
+    let disk = copy();
+    let path = disk.run().join(MANIFEST);
+    let text = fs_err::read_to_string(&path).unwrap();
+    let newer = text.replacen("\"format\": 1,", "\"format\": 2,\n    \"more\": true,", 1);
+    assert_ne!(newer, text);
+    fs_err::write(&path, newer).unwrap();
+    let report = verify_raw(&disk);
+    names(&report, MANIFEST);
+    assert!(report.problems[0].detail.contains("format 2 is newer"), "{report}");
 }
 
 #[test]

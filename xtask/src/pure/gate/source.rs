@@ -5,6 +5,7 @@ use super::rule::Rule;
 use schema::manifest::{Predicate, Source};
 use schema::verdict::GateResult;
 
+const AGAIN: &str = "measure again from a clean commit: cargo xtask reproduce --fresh";
 const COMMIT_FIRST: &str = "commit the changes and measure again";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
@@ -18,9 +19,9 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let unchanged = source.digest == source.digest_after;
     rule.require(unchanged, "the source changed while the run went on", "measure again without touching the tree");
     match source.kind.as_str() {
-        "git" => rule.require(evidence.bundle.is_none(), "a run from git carries a bundle's record", ""),
+        "git" => rule.require(evidence.bundle.is_none(), "a run from git carries a bundle's record", AGAIN),
         "bundle" => judge_bundle(&mut rule, evidence, facts.history.as_ref()),
-        other => rule.refuse(format!("the source is of the unknown kind {other:?}"), ""),
+        other => rule.refuse(format!("the source is of the unknown kind {other:?}"), AGAIN),
     }
     judge_history(&mut rule, source, facts.history.as_ref());
     rule.done()
