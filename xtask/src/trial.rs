@@ -6,8 +6,8 @@ mod cells;
 mod records;
 
 use crate::paths::Paths;
-use crate::pure::gate::{Evidence, Facts};
 use crate::pure::attempts::{Chain, Intent, MEASURED};
+use crate::pure::gate::{Evidence, Facts};
 use crate::pure::measured::sass_digest;
 use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append, parse};
 use crate::pure::summary::CellData;
@@ -16,6 +16,7 @@ use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::files::write_whole;
 use crate::world::git::Git;
+use schema::Digest;
 use schema::build::BuildRecord;
 use schema::claim::ClaimFile;
 use schema::environment::Environment;
@@ -23,7 +24,6 @@ use schema::manifest::{Source, Step};
 use schema::plan::{Plan, ProfileName};
 use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
-use schema::Digest;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -133,6 +133,10 @@ impl Trial {
         disk.git(&["init", "-q"]);
         disk.put(".gitignore", "results/raw/\ntarget/\n");
         disk.put("NOTEBOOK.md", "# Notebook\n");
+        disk.put(
+            "RESULTS.md",
+            "# Results\n\n<!-- assay:begin results -->\nNothing is published yet.\n<!-- assay:end results -->\n",
+        );
         disk.put("docker/toolkit.lock", "lock\n");
         disk.put("kernels/preempt/budget.toml", &records::budgets());
         if self.registration == Registration::Before {
@@ -258,11 +262,6 @@ impl OnDisk {
         let status = std::process::Command::new("git").args(args).current_dir(self.root.path()).status().unwrap();
         assert!(status.success(), "git {args:?}");
     }
-}
-
-/// The gates that refuse, by name.
-pub(crate) fn refusing(judged: &Judged) -> Vec<String> {
-    judged.verdict().gates.iter().filter(|gate| !gate.passed).map(|gate| gate.name.clone()).collect()
 }
 
 /// The passing trial on disk, sealed and judged once for all tests of this process.

@@ -14,9 +14,11 @@ use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::notebook::Notebook;
 use crate::world::layout::Layout;
+use crate::world::published;
 use anyhow::Result;
 use schema::ExitCode;
 use serde::Serialize;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// What was found.
@@ -24,6 +26,8 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     /// Whether everything holds.
     pub ok: bool,
+    /// `L2` when summaries and figures recompute to the same bytes; absent when something does not hold or nothing is there.
+    pub level: Option<&'static str>,
     /// Files whose digest was compared.
     pub checked_files: u64,
     /// Their bytes.
@@ -77,6 +81,33 @@ impl Report {
     }
 }
 
+/// For people: problems first, then what was looked at, then one line that says whether everything holds.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Problem { path, kind, detail } in &self.problems {
+            writeln!(f, "{path}: {kind}: {detail}")?;
+        }
+        for RunReport { run, state, passed, authorship } in &self.runs {
+            let gates = match passed {
+                Some(true) => "every gate passes",
+                Some(false) => "refused by its gates",
+                None => "not judged",
+            };
+            writeln!(f, "{run}: {state}, {gates}, authorship: {authorship}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        let (files, bytes, problems) = (self.checked_files, self.checked_bytes, self.problems.len());
+        let detached = format!("{} detached at hand, {} not", self.detached_checked, self.detached_absent);
+        match self.level {
+            _ if !self.ok => write!(f, "{problems} problems in {files} files"),
+            Some(level) => write!(f, "{level}: {files} files and {bytes} bytes hold ({detached})"),
+            None => write!(f, "{files} files hold"),
+        }
+    }
+}
+
 /// Verifies runs: by id, run directory or manifest; everything published when none is given.
 ///
 /// # Errors
@@ -85,7 +116,7 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     let mut report = Report::default();
     let layouts = if targets.is_empty() {
         orphans::check(paths, &mut report)?;
-        published(paths)?
+        published_layouts(paths)?
     } else {
         let found = targets.iter().map(|target| layouts_of(paths, target)).collect::<Result<Vec<_>>>()?;
         found.into_iter().flatten().collect()
@@ -97,7 +128,11 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     for layout in &layouts {
         verify_run(paths, layout, notebook.as_ref(), &mut report)?;
     }
+    if targets.is_empty() && report.problems.is_empty() {
+        check_markdown(paths, &mut report)?;
+    }
     report.ok = report.problems.is_empty();
+    report.level = (report.ok && !report.runs.is_empty()).then_some("L2");
     Ok(report)
 }
 
@@ -113,13 +148,34 @@ fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, repor
         }
         _ => None,
     };
-    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship: "unproven".to_owned() });
+    report.runs.push(RunReport {
+        run: layout.run(),
+        state: state.to_owned(),
+        passed,
+        authorship: "unproven".to_owned(),
+    });
     Ok(())
 }
 
 /// Every published run, by its manifest.
-fn published(paths: &Paths) -> Result<Vec<Layout>> {
-    Ok(orphans::manifests(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
+fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
+    Ok(published::ids(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
+}
+
+/// Every rendered number is one of a published run: the regions read as they would if rendered now.
+fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
+    for (path, text) in published::rendered(paths, &published::runs(paths)?)? {
+        report.checked_files += 1;
+        if fs_err::read_to_string(&path)? != text {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            report.problem(
+                name,
+                "recompute",
+                "its region is not what the manifests give: cargo xtask publish renders it",
+            );
+        }
+    }
+    Ok(())
 }
 
 fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
@@ -140,7 +196,11 @@ fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     }
     if found.is_empty() {
         let message = format!("{target:?} is no run, no run directory and no manifest");
-        return Err(fail(ExitCode::Usage, message, "cargo xtask status lists what is published; ls results/raw the rest"));
+        return Err(fail(
+            ExitCode::Usage,
+            message,
+            "cargo xtask status lists what is published; ls results/raw the rest",
+        ));
     }
     Ok(found)
 }

@@ -1,6 +1,7 @@
 //! Everything that follows from the cells alone: the summary's bytes and the figures. Seal writes it; the gate and verify
 //! compare with it.
 
+use super::figures::figures;
 use super::summary::{CellData, summarize};
 use schema::metrics::{Metric, to_csv};
 use schema::plan::{Plan, Slots};
@@ -22,8 +23,11 @@ pub struct Derived {
 /// Computes summary and figures. Cells from which nothing can be computed leave a fault and nothing else.
 #[must_use]
 pub fn derive(plan: &Plan, slots: &Slots, run: &str, cells: &[CellData]) -> Derived {
-    match summarize(plan, slots, run, cells) {
-        Ok(metrics) => Derived { metrics_csv: to_csv(&metrics), figures: BTreeMap::new(), metrics, fault: String::new() },
-        Err(error) => Derived { fault: format!("{error:#}"), ..Derived::default() },
-    }
+    let all = || -> anyhow::Result<Derived> {
+        let metrics = summarize(plan, slots, run, cells)?;
+        let figures = figures(plan, slots, run, cells, &metrics)?;
+        let figures = figures.into_iter().map(|figure| (figure.name, figure.svg)).collect();
+        Ok(Derived { metrics_csv: to_csv(&metrics), figures, metrics, fault: String::new() })
+    };
+    all().unwrap_or_else(|error| Derived { fault: format!("{error:#}"), ..Derived::default() })
 }

@@ -12,3 +12,19 @@ pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>> {
     bytes.push(b'\n');
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        // The manifest's seconds and a verdict's counts are such numbers, and both are compared by their bytes.
+        #[test]
+        fn a_number_read_back_is_written_as_the_same_bytes(number in proptest::num::f64::NORMAL | proptest::num::f64::ZERO) {
+            let bytes = to_bytes(&number).unwrap();
+            let back: f64 = serde_json::from_slice(&bytes).unwrap();
+            prop_assert_eq!(to_bytes(&back).unwrap(), bytes);
+        }
+    }
+}

@@ -18,8 +18,11 @@ pub fn to_text(sums: &BTreeMap<String, Digest>) -> String {
 #[must_use]
 pub fn differing(stored: &str, expected: &str) -> Vec<String> {
     let (stored, expected) = (lines(stored), lines(expected));
-    let mut paths: Vec<String> =
-        stored.symmetric_difference(&expected).filter_map(|line| line.split_once("  ")).map(|(_, p)| p.to_owned()).collect();
+    let mut paths: Vec<String> = stored
+        .symmetric_difference(&expected)
+        .filter_map(|line| line.split_once("  "))
+        .map(|(_, p)| p.to_owned())
+        .collect();
     paths.sort_unstable();
     paths.dedup();
     paths

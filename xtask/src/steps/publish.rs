@@ -5,11 +5,15 @@
 
 mod stage;
 
+#[cfg(test)]
+mod tests;
+
 use super::gate::Passed;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::world::files;
 use crate::world::layout::{MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
+use crate::world::published;
 use anyhow::Result;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -19,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub struct Written {
     /// The run.
     pub run: String,
-    /// Paths below the repository's root, sorted.
+    /// Paths below the repository's root.
     pub paths: Vec<String>,
     /// Bytes now to be committed.
     pub bytes: u64,
@@ -41,21 +45,44 @@ pub fn publish(paths: &Paths, passed: &Passed) -> Result<Written> {
     let already = files::exists(&place);
     if already && files::read_plain(&place)? != manifest {
         let message = format!("{} holds another manifest of run {run}", place.display());
-        return Err(fail(ExitCode::Refused, message, "a published run is never replaced: measure again under a new id"));
+        return Err(fail(
+            ExitCode::Refused,
+            message,
+            "a published run is never replaced: measure again under a new id",
+        ));
     }
     let staged = stage::stage(paths, passed)?;
+    // A Markdown file without its region must be found before anything is moved.
+    published::rendered(paths, &published::runs(paths)?)?;
     if !already {
         move_into_place(paths, &run, staged.dir.path())?;
     }
+    let mut written = staged.paths;
+    written.extend(render(paths)?);
     let next = next_commands(&run);
-    Ok(Written { run, paths: staged.paths, bytes: staged.bytes, already, next })
+    Ok(Written { run, paths: written, bytes: staged.bytes, already, next })
+}
+
+/// Renders the regions of the Markdown files anew; gives the files that changed, below the repository's root.
+///
+/// # Errors
+/// When a published run does not read, or a file has not its region.
+pub fn render(paths: &Paths) -> Result<Vec<String>> {
+    let mut changed = Vec::new();
+    for (path, text) in published::rendered(paths, &published::runs(paths)?)? {
+        if files::read_text(&path)? != text {
+            files::write_whole(&path, text.as_bytes())?;
+            changed.push(path.strip_prefix(paths.root())?.display().to_string());
+        }
+    }
+    Ok(changed)
 }
 
 fn next_commands(run: &str) -> Vec<String> {
     vec![
         format!("cargo xtask verify {run}"),
         format!("cargo xtask notebook outcome --run {run}"),
-        "git add manifests results RESULTS.md NOTEBOOK.md".to_owned(),
+        "git add manifests results RESULTS.md README.md NOTEBOOK.md".to_owned(),
         format!("git commit --message \"results: publish {run}\""),
     ]
 }
@@ -95,4 +122,3 @@ fn remove(path: &Path) -> Result<()> {
         Ok(_) => Ok(fs_err::remove_file(path)?),
     }
 }
-

@@ -49,9 +49,8 @@ impl Sealed {
     /// When it is not sealed, or any file differs, is missing or is one too many; ends with the exit code of integrity.
     pub fn load(dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST);
-        let bytes = files::read_plain(&path).map_err(|error| {
-            broken(format!("{} is not sealed: {error:#}", dir.display()))
-        })?;
+        let bytes =
+            files::read_plain(&path).map_err(|error| broken(format!("{} is not sealed: {error:#}", dir.display())))?;
         let manifest: Manifest = serde_json::from_slice(&bytes)
             .map_err(|error| broken(format!("{} does not parse: {error}", path.display())))?;
         let found = subjects(dir)?;
@@ -108,7 +107,10 @@ pub fn seal(dir: &Path, inputs: SealInputs) -> Result<Sealed> {
     let path = dir.join(MANIFEST);
     if sealed_before {
         if files::read_plain(&path)? != bytes {
-            return Err(broken(format!("{} is already sealed as something else; a sealed run is never edited", dir.display())));
+            return Err(broken(format!(
+                "{} is already sealed as something else; a sealed run is never edited",
+                dir.display()
+            )));
         }
     } else {
         files::write_whole(&path, &bytes)?;
@@ -209,5 +211,12 @@ fn cell(header: &Path) -> Result<CellData> {
 }
 
 fn broken(message: String) -> anyhow::Error {
-    fail(ExitCode::Integrity, message, "keep this directory as evidence and measure again: cargo xtask reproduce --fresh")
+    fail(
+        ExitCode::Integrity,
+        message,
+        "keep this directory as evidence and measure again: cargo xtask reproduce --fresh",
+    )
 }
+
+#[cfg(test)]
+mod tests;

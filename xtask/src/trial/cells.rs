@@ -36,6 +36,9 @@ pub(super) fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
         }
         if let Some(launches) = &mut cell.launches {
             complete(launches, &cell.events, matches!(work, Work::Yield { .. } | Work::Delay(_)));
+            if matches!(work, Work::Calibrate { .. }) {
+                spoil_first(launches);
+            }
         }
     }
     cells
@@ -46,7 +49,7 @@ fn configs(work: &Work, build: &BuildRecord) -> Vec<LaunchConfig> {
         Work::Timer => &[("preempt_timer_offset", "timer")],
         Work::Delay(_) | Work::Yield { set: Setter::Host, .. } => &[("preempt_yield_p1", "event_host")],
         Work::Yield { .. } => &[("preempt_yield_p1", "event_device")],
-        Work::Calibrate { .. } => &[("preempt_calibrate", "calibrate")],
+        Work::Calibrate { .. } => &[("preempt_calibrate", "calibrate"), ("preempt_calibrate", "poison")],
         Work::Baseline { .. } => &[("preempt_drain", "baseline"), ("preempt_urgent", "urgent")],
         Work::Cost { .. } => &[("preempt_drain", "drain"), ("preempt_yield_p1", "drain")],
     };
@@ -86,6 +89,13 @@ fn complete(launches: &mut Table, events: &Table, urgent: bool) {
         .with("sms", all(4))
         .with("clock_khz_min", Column::U32(p50.iter().map(|khz| khz - 100).collect()))
         .with("clock_khz_max", Column::U32(p50.iter().map(|khz| khz + 100).collect()));
+}
+
+/// The first launch is the one whose output was spoiled on purpose.
+fn spoil_first(launches: &mut Table) {
+    let first = Column::U32((0..launches.rows()).map(|row| u32::from(row == 0)).collect());
+    set_column(launches, "config", first.clone());
+    set_column(launches, "wrong_tiles", first);
 }
 
 /// Twenty quiet samples in every cell.

@@ -119,6 +119,22 @@ pub fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
+/// The names of what lies directly in a folder, sorted; none when there is no such folder.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn entries(dir: &Path) -> Result<Vec<String>> {
+    if !exists(dir) {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in fs_err::read_dir(dir)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// Writes a file whole or not at all, folders above it included.
 ///
 /// # Errors

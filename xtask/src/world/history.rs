@@ -70,8 +70,10 @@ fn registered(
     claims: &ClaimFile,
 ) -> Result<BTreeMap<String, Registered>> {
     let claim_files = versions(git, commit, claim_path)?;
-    let claim_files: Vec<(String, Option<ClaimFile>)> =
-        claim_files.into_iter().map(|(commit, text)| (commit, text.and_then(|text| toml::from_str(&text).ok()))).collect();
+    let claim_files: Vec<(String, Option<ClaimFile>)> = claim_files
+        .into_iter()
+        .map(|(commit, text)| (commit, text.and_then(|text| toml::from_str(&text).ok())))
+        .collect();
     // A version whose chain does not hold registers nothing.
     let notebooks: Vec<(String, Option<Notebook>)> = versions(git, commit, "NOTEBOOK.md")?
         .into_iter()

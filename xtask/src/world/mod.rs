@@ -10,6 +10,7 @@ pub mod history;
 pub mod layout;
 pub mod nvml;
 pub mod process;
+pub mod published;
 pub mod toolkit;
 pub mod ui;
 pub mod wheels;

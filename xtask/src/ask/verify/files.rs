@@ -2,9 +2,9 @@
 //! each other.
 
 use super::Report;
+use crate::pure::json::to_bytes;
 use crate::pure::sample;
 use crate::pure::sums;
-use crate::pure::json::to_bytes;
 use crate::world::files;
 use crate::world::layout::{Layout, MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached};
 use anyhow::Result;
@@ -14,7 +14,7 @@ use schema::{Digest, FORMAT};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Manifest and verdict of a run whose bytes were looked at.
 pub(super) struct SealedBytes {
@@ -45,7 +45,11 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<Seale
 }
 
 /// A JSON file of ours, which has exactly one way to be written.
-fn canonical<T: DeserializeOwned + Serialize>(layout: &Layout, name: &str, report: &mut Report) -> Option<(T, Vec<u8>)> {
+fn canonical<T: DeserializeOwned + Serialize>(
+    layout: &Layout,
+    name: &str,
+    report: &mut Report,
+) -> Option<(T, Vec<u8>)> {
     let path = layout.path(name);
     let shown = layout.shown(name);
     if !files::exists(&path) {
@@ -55,7 +59,8 @@ fn canonical<T: DeserializeOwned + Serialize>(layout: &Layout, name: &str, repor
     let parsed = files::read_plain(&path).and_then(|bytes| Ok((serde_json::from_slice::<T>(&bytes)?, bytes)));
     match parsed {
         Err(error) => {
-            report.problem(shown, "malformed", format!("{error:#}"));
+            let detail = newer_format(&path).unwrap_or_else(|| format!("{error:#}"));
+            report.problem(shown, "malformed", detail);
             None
         }
         Ok((value, bytes)) => {
@@ -65,6 +70,14 @@ fn canonical<T: DeserializeOwned + Serialize>(layout: &Layout, name: &str, repor
             Some((value, bytes))
         }
     }
+}
+
+/// What to say of a file whose format is newer than ours, which need not parse as ours.
+fn newer_format(path: &Path) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(&files::read_plain(path).ok()?).ok()?;
+    let format = value.pointer("/predicate/format").or_else(|| value.get("format"))?.as_u64()?;
+    let newer = format > u64::from(FORMAT);
+    newer.then(|| format!("format {format} is newer than this Assay reads ({FORMAT}); use a newer one"))
 }
 
 fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
@@ -77,11 +90,15 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
     };
     let typed = manifest.statement_type == STATEMENT_TYPE && manifest.predicate_type == PREDICATE_TYPE;
     wrong(typed, "malformed", "not a Statement of a run".to_owned());
-    let newer = format!("format {} is newer than this Assay reads; use a newer one", predicate.format);
+    let newer = format!("format {} is newer than this Assay reads ({FORMAT}); use a newer one", predicate.format);
     wrong(predicate.format <= FORMAT, "malformed", newer);
     wrong(predicate.run == layout.run(), "renamed", format!("it is the manifest of run {}", predicate.run));
     let names: Vec<&str> = manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
-    wrong(names.is_sorted_by(|a, b| a < b), "malformed", "its subjects are not sorted, or one is named twice".to_owned());
+    wrong(
+        names.is_sorted_by(|a, b| a < b),
+        "malformed",
+        "its subjects are not sorted, or one is named twice".to_owned(),
+    );
     for name in &names {
         let plain = files::check_name(name).is_ok() && !UNSEALED.contains(name);
         wrong(plain, "malformed", format!("{name:?} is no file of a run"));
@@ -109,7 +126,11 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
     }
     let paths: Vec<PathBuf> = at_hand.iter().map(|(_, path, _)| path.clone()).collect();
     for ((subject, _, detached), digest) in at_hand.iter().zip(files::digest_all(&paths)) {
-        let shown = if *detached { format!("results/raw/{}/{}", layout.run(), subject.name) } else { layout.shown(&subject.name) };
+        let shown = if *detached {
+            format!("results/raw/{}/{}", layout.run(), subject.name)
+        } else {
+            layout.shown(&subject.name)
+        };
         match digest {
             Err(error) => report.problem(shown, "changed", format!("{error:#}")),
             Ok((digest, bytes)) => {
@@ -117,7 +138,11 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
                 report.checked_bytes += bytes;
                 report.detached_checked += u64::from(*detached);
                 if digest != subject.digest.sha256 {
-                    report.problem(shown, "changed", format!("has digest {digest}, was sealed as {}", subject.digest.sha256));
+                    report.problem(
+                        shown,
+                        "changed",
+                        format!("has digest {digest}, was sealed as {}", subject.digest.sha256),
+                    );
                 }
             }
         }
@@ -144,7 +169,11 @@ fn report_missing_and_extra(
     for subject in missing {
         let twin = extra.iter().find(|(_, digest)| *digest == Some(subject.digest.sha256));
         match twin {
-            Some((name, _)) => report.problem(layout.shown(&subject.name), "renamed", format!("its bytes lie at {}", layout.shown(name))),
+            Some((name, _)) => report.problem(
+                layout.shown(&subject.name),
+                "renamed",
+                format!("its bytes lie at {}", layout.shown(name)),
+            ),
             None => report.problem(layout.shown(&subject.name), "missing", "the manifest names it"),
         }
     }

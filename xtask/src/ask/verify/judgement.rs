@@ -96,7 +96,8 @@ fn compare(layout: &Layout, sealed: &SealedBytes, judged: &Verdict, report: &mut
     }
     let shown = layout.shown(VERDICT);
     for (stored, anew) in differing(&sealed.verdict.gates, &judged.gates) {
-        let word = |gate: &GateResult| if gate.passed { "passed".to_owned() } else { format!("refused ({})", gate.reason) };
+        let word =
+            |gate: &GateResult| if gate.passed { "passed".to_owned() } else { format!("refused ({})", gate.reason) };
         let detail = format!("gate {}: stored as {}, judged again {}", stored.name, word(stored), word(anew));
         report.problem(shown.clone(), "verdict", detail);
     }
@@ -107,7 +108,10 @@ fn compare(layout: &Layout, sealed: &SealedBytes, judged: &Verdict, report: &mut
     Ok(())
 }
 
-fn differing<'a>(stored: &'a [GateResult], judged: &'a [GateResult]) -> impl Iterator<Item = (&'a GateResult, &'a GateResult)> {
+fn differing<'a>(
+    stored: &'a [GateResult],
+    judged: &'a [GateResult],
+) -> impl Iterator<Item = (&'a GateResult, &'a GateResult)> {
     stored.iter().zip(judged).filter(|(a, b)| a != b)
 }
 
@@ -122,7 +126,9 @@ fn check_today(
 ) -> Result<()> {
     let run = layout.run();
     let Some(history) = evidence::history(paths, evidence)? else {
-        report.notes.push(format!("{run}: no git history here; source and registration rest on what the verdict recorded"));
+        report
+            .notes
+            .push(format!("{run}: no git history here; source and registration rest on what the verdict recorded"));
         return Ok(());
     };
     let today = Facts { history: Some(history), ..same };

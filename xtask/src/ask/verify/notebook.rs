@@ -29,6 +29,10 @@ pub(super) fn check(paths: &Paths, report: &mut Report) -> Option<Notebook> {
 pub(super) fn check_head(notebook: Option<&Notebook>, layout: &Layout, head: Digest, report: &mut Report) {
     if notebook.is_some_and(|notebook| !notebook.extends(&head)) {
         let run = layout.run();
-        report.problem("NOTEBOOK.md", "chain", format!("it has not grown from the notebook that run {run} was made with"));
+        report.problem(
+            "NOTEBOOK.md",
+            "chain",
+            format!("it has not grown from the notebook that run {run} was made with"),
+        );
     }
 }

@@ -34,7 +34,8 @@ fn a_sealed_run_holds() {
     let report = verify_raw(disk);
     assert_eq!(report.problems, []);
     assert_eq!(report.exit_code(), ExitCode::Done);
-    assert_eq!(report.runs[0].passed, Some(true));
+    assert_eq!((report.runs[0].passed, report.level), (Some(true), Some("L2")));
+    assert!(report.to_string().contains("every gate passes"));
     assert!(report.checked_files as usize > judged.sealed().manifest().subject.len());
 }
 
@@ -139,10 +140,17 @@ fn reseal(disk: &OnDisk, name: &str, bytes: &[u8]) {
 fn an_edited_summary_is_found_by_recomputation() {
     let disk = copy();
     let csv = fs_err::read_to_string(disk.run().join("summary/metrics.csv")).unwrap();
-    reseal(&disk, "summary/metrics.csv", csv.replacen("preempt_latency_us_p99,us,", "preempt_latency_us_p99,us,1", 1).as_bytes());
+    reseal(
+        &disk,
+        "summary/metrics.csv",
+        csv.replacen("preempt_latency_us_p99,us,", "preempt_latency_us_p99,us,1", 1).as_bytes(),
+    );
     let report = verify_raw(&disk);
     names(&report, "summary/metrics.csv");
-    assert!(report.problems.iter().all(|problem| ["recompute", "verdict"].contains(&problem.kind.as_str())), "{report:?}");
+    assert!(
+        report.problems.iter().all(|problem| ["recompute", "verdict"].contains(&problem.kind.as_str())),
+        "{report:?}"
+    );
     let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
     assert!(judged.pass().unwrap_err().to_string().contains("recompute: summary/metrics.csv line"));
 }
@@ -173,6 +181,19 @@ fn without_history_the_recorded_facts_count_and_it_says_so() {
     let report = verify_raw(&disk);
     assert!(report.ok, "{report:?}");
     assert!(report.notes.iter().any(|note| note.contains("no git history")));
+}
+
+#[test]
+fn a_newer_format_is_said_to_be_newer() {
+    let disk = copy();
+    let path = disk.run().join(MANIFEST);
+    let text = fs_err::read_to_string(&path).unwrap();
+    let newer = text.replacen("\"format\": 1,", "\"format\": 2,\n    \"more\": true,", 1);
+    assert_ne!(newer, text);
+    fs_err::write(&path, newer).unwrap();
+    let report = verify_raw(&disk);
+    names(&report, MANIFEST);
+    assert!(report.problems[0].detail.contains("format 2 is newer"), "{report}");
 }
 
 #[test]
@@ -225,6 +246,10 @@ fn any_damage_to_a_published_file_is_named() {
         names(&verify(&disk.paths, &[]).unwrap(), &name);
         fs_err::write(&path, &whole).unwrap();
     }
+    let results = fs_err::read_to_string(root.join("RESULTS.md")).unwrap();
+    assert!(results.contains(RUN), "the run is not in RESULTS.md");
+    disk.put("RESULTS.md", &results.replacen("10000", "10001", 1));
+    names(&verify(&disk.paths, &[]).unwrap(), "RESULTS.md");
     for name in ["results/summary/x/m.csv", "results/events/x/e.parquet", "manifests/x.SHA256SUMS"] {
         disk.put(name, "x");
     }

@@ -41,8 +41,7 @@ fn overspent(kernel: &Kernel) -> Vec<String> {
 /// Every launched symbol is in the record, and the bytes handed to the driver are a cubin of it.
 fn judge_measured(rule: &mut Rule, evidence: &Evidence, build: &BuildRecord) {
     let arch = &evidence.environment.device.arch;
-    let symbols: BTreeSet<&str> =
-        build.kernels.iter().filter(|k| k.arch == *arch).map(|k| k.symbol.as_str()).collect();
+    let symbols: BTreeSet<&str> = build.kernels.iter().filter(|k| k.arch == *arch).map(|k| k.symbol.as_str()).collect();
     let cubins: BTreeSet<_> = build
         .cubins
         .iter()
@@ -93,7 +92,10 @@ fn over_budget(budget: &schema::build::Budget, kernel: &Kernel) -> Vec<String> {
     let fewest = budget.blocks_per_sm_on.get(&kernel.arch).copied().unwrap_or(budget.blocks_per_sm);
     let symbol = &kernel.symbol;
     let checks = [
-        (kernel.registers > budget.registers, format!("{symbol}: {} registers, budget {}", kernel.registers, budget.registers)),
+        (
+            kernel.registers > budget.registers,
+            format!("{symbol}: {} registers, budget {}", kernel.registers, budget.registers),
+        ),
         (
             kernel.shared_bytes > budget.shared_bytes,
             format!("{symbol}: {} shared bytes, budget {}", kernel.shared_bytes, budget.shared_bytes),

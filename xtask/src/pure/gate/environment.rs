@@ -84,7 +84,11 @@ fn judge_toolkit(rule: &mut Rule, evidence: &Evidence, facts: &Facts) {
             if build.toolkit == "bundle" {
                 rule.refuse_all(not_carried(evidence), "use the cubins that the bundle carries");
             }
-            rule.require(at_commit == Some(lock), "the toolkit lock is not the measured commit's docker/toolkit.lock", AGAIN);
+            rule.require(
+                at_commit == Some(lock),
+                "the toolkit lock is not the measured commit's docker/toolkit.lock",
+                AGAIN,
+            );
         }
         other => rule.refuse(format!("the toolkit is of the unknown origin {other:?}"), AGAIN),
     }
@@ -116,7 +120,11 @@ fn judge_box(rule: &mut Rule, evidence: &Evidence) {
     }
     rule.count("box_rebuilt_equal", equal);
     let all = equal == rebuilt.len() as u64 && equal > 0;
-    rule.require(all || !different.is_empty(), "the box's own toolkit did not rebuild every carried kernel", "use a bundle's cubins");
+    rule.require(
+        all || !different.is_empty(),
+        "the box's own toolkit did not rebuild every carried kernel",
+        "use a bundle's cubins",
+    );
     rule.refuse_all(different, "measure with the pinned toolkit, or with a bundle's cubins");
 }
 

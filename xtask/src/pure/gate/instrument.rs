@@ -30,8 +30,7 @@ fn judge_offsets(rule: &mut Rule, evidence: &Evidence, timer: &CellEvidence) {
     let (Ok(sm), Ok(offsets), Ok(rounds)) = (events.u32("sm"), events.i64("offset_ns"), events.u32("rounds")) else {
         return rule.refuse("the table of cross-SM offsets lacks a column", AGAIN);
     };
-    let seen: BTreeSet<u32> =
-        sm.iter().zip(rounds).filter(|(_, rounds)| **rounds > 0).map(|(sm, _)| *sm).collect();
+    let seen: BTreeSet<u32> = sm.iter().zip(rounds).filter(|(_, rounds)| **rounds > 0).map(|(sm, _)| *sm).collect();
     rule.must_count("sms_measured", seen.len() as u64, AGAIN);
     let sms = evidence.environment.device.slots.sms;
     let all = seen.len() as u64 == u64::from(sms);
@@ -44,7 +43,11 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
     let planted = i64::from(evidence.plan.profile.instrument.delay_ns);
     let slack = 2 * i64::from(quantum);
     rule.count("planted_ns", planted);
-    rule.require(planted > slack, format!("a planted delay of {planted} ns is below two quanta"), "plan a longer delay_ns");
+    rule.require(
+        planted > slack,
+        format!("a planted delay of {planted} ns is below two quanta"),
+        "plan a longer delay_ns",
+    );
     let mut shifts = BTreeMap::new();
     for leg in Leg::ALL {
         let cell = format!("leg={}", leg.name());
@@ -80,7 +83,8 @@ fn judge_bounds(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
         let said = metric.note.contains("bound");
         bounds += u64::from(said);
         let short = metric.value.parse::<f64>().is_ok_and(|value| value < bound_us);
-        let reason = format!("{}/{} {} is under two quanta and not shown as a bound", metric.phase, metric.cell, metric.metric);
+        let reason =
+            format!("{}/{} {} is under two quanta and not shown as a bound", metric.phase, metric.cell, metric.metric);
         rule.require(!short || said, reason, "cargo xtask reproduce");
     }
     rule.count("bounds", bounds);

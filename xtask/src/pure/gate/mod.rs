@@ -56,6 +56,23 @@ pub fn all_passed(gates: &[GateResult]) -> bool {
     !gates.is_empty() && gates.iter().all(|gate| gate.passed)
 }
 
+/// The gates for people: one line each, and below a refusal every reason and what to do.
+#[must_use]
+pub fn lines(gates: &[GateResult]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for gate in gates {
+        if gate.passed {
+            lines.push(format!("pass    {}", gate.name));
+            continue;
+        }
+        lines.push(format!("REFUSED {}: {}", gate.name, gate.reason));
+        if !gate.remedy.is_empty() {
+            lines.push(format!("        {}", gate.remedy));
+        }
+    }
+    lines
+}
+
 /// Whether the measurement itself counts: no outcome of a claim rests on numbers that these gates refuse.
 #[must_use]
 pub fn measurement_counts(gates: &[GateResult]) -> bool {

@@ -2,36 +2,54 @@
 
 use super::evidence::Evidence;
 use super::rule::Rule;
-use super::table::{over_launches, sum, working_cells};
+use super::table::{over_launches, poisoned, sum, sum_where, u32s, working_cells};
 use schema::plan::Phase;
+use schema::table::Table;
 use schema::verdict::GateResult;
 
 const FIND_IT: &str = "find the wrong output before measuring again: cargo xtask run --fresh";
 
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let mut rule = Rule::new("numerics");
-    let (mut outputs, mut launches_seen) = (0, 0);
-    let reasons = over_launches(working_cells(evidence), |_, launches| {
+    let (mut outputs, mut launches_seen, mut spoiled) = (0, 0, 0);
+    let reasons = over_launches(working_cells(evidence), |cell, launches| {
         launches_seen += launches.rows() as u64;
         outputs += sum(launches, "executed")? + sum(launches, "urgent_executed")?;
-        let mut reasons = Vec::new();
-        for (column, what) in [
-            ("wrong_tiles", "tiles disagree with the oracle"),
-            ("unwritten_tiles", "tiles were never written"),
-            ("urgent_wrong", "urgent tiles disagree with the oracle"),
-        ] {
-            let found = sum(launches, column)?;
-            if found > 0 {
-                reasons.push(format!("{found} {what}"));
-            }
-        }
+        let poisoned = poisoned(cell, launches)?;
+        spoiled += poisoned.iter().filter(|poisoned| **poisoned).count() as u64;
+        let mut reasons = wrong_outputs(launches, &poisoned)?;
+        reasons.extend(missed_poison(launches, &poisoned)?);
         Ok(reasons)
     });
     rule.must_count("launches", launches_seen, "measure again");
     rule.must_count("outputs_checked", outputs, "measure again");
+    rule.must_count("poisoned_launches", spoiled, FIND_IT);
     rule.refuse_all(reasons, FIND_IT);
     judge_poison(&mut rule, evidence);
     rule.done()
+}
+
+fn wrong_outputs(launches: &Table, poisoned: &[bool]) -> Result<Vec<String>, String> {
+    let sound: Vec<bool> = poisoned.iter().map(|poisoned| !poisoned).collect();
+    let mut reasons = Vec::new();
+    for (column, what) in [
+        ("wrong_tiles", "tiles disagree with the oracle"),
+        ("unwritten_tiles", "tiles were never written"),
+        ("urgent_wrong", "urgent tiles disagree with the oracle"),
+    ] {
+        let found = sum_where(launches, column, &sound)?;
+        if found > 0 {
+            reasons.push(format!("{found} {what}"));
+        }
+    }
+    Ok(reasons)
+}
+
+/// One tile of a spoiled launch is wrong; an oracle that sees none, or more, does not see what was planted.
+fn missed_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>, String> {
+    let wrong = u32s(launches, "wrong_tiles")?.iter().zip(poisoned);
+    let missed = wrong.filter(|(wrong, poisoned)| **poisoned && **wrong != 1).count();
+    Ok((missed > 0).then(|| format!("the oracle missed the wrong element in {missed} spoiled launches")))
 }
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
@@ -44,8 +62,8 @@ fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
     let unproven = facts().filter(|(cell, f)| cell.data.record.phase == Phase::Calibrate && f.poison_caught.is_none());
     reasons.extend(unproven.map(|(cell, _)| format!("{}: no wrong element was planted", cell.name())));
     rule.refuse_all(reasons, FIND_IT);
-    let worst = facts().filter_map(|(_, f)| f.max_relative_error).fold(None, |worst: Option<f64>, error| {
-        Some(worst.map_or(error, |known| known.max(error)))
-    });
+    let worst = facts()
+        .filter_map(|(_, f)| f.max_relative_error)
+        .fold(None, |worst: Option<f64>, error| Some(worst.map_or(error, |known| known.max(error))));
     rule.count("max_relative_error", worst);
 }

@@ -22,7 +22,10 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     }
     judge_figures(&mut rule, evidence);
     match &facts.detached {
-        None => rule.refuse("the block rows are not at hand to derive the events from", "keep the run directory until the gate has judged"),
+        None => rule.refuse(
+            "the block rows are not at hand to derive the events from",
+            "keep the run directory until the gate has judged",
+        ),
         Some(detached) => {
             rule.count("detached", detached);
             rule.refuse_all(detached.faults.clone(), RESEAL);

@@ -5,7 +5,8 @@ use super::rule::Rule;
 use schema::claim::Claim;
 use schema::verdict::GateResult;
 
-const REGISTER: &str = "commit the claim and its prediction first (cargo xtask notebook predict), then measure from a later commit";
+const REGISTER: &str =
+    "commit the claim and its prediction first (cargo xtask notebook predict), then measure from a later commit";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let mut rule = Rule::new("registration");
@@ -45,7 +46,10 @@ fn faults(claim: &Claim, history: &History) -> Vec<String> {
         Some(_) => {}
     }
     match &found.prediction_since {
-        None => reasons.push(format!("prediction {} of claim {id} is not in that history: it was written after the data", claim.prediction)),
+        None => reasons.push(format!(
+            "prediction {} of claim {id} is not in that history: it was written after the data",
+            claim.prediction
+        )),
         Some(since) if since == commit => {
             reasons.push(format!("prediction {} of claim {id} came with the measured commit itself", claim.prediction));
         }

@@ -52,7 +52,8 @@ fn programs(evidence: &Evidence, tool: Tool) -> impl Iterator<Item = &SanitizerV
 fn judge_controls(rule: &mut Rule, evidence: &Evidence) {
     let mut caught = BTreeMap::new();
     for tool in Tool::ALL {
-        let controls = evidence.sanitizer.iter().map(|s| &s.verdict).filter(|v| v.tool == tool && v.control_caught.is_some());
+        let controls =
+            evidence.sanitizer.iter().map(|s| &s.verdict).filter(|v| v.tool == tool && v.control_caught.is_some());
         let (mut seen, mut missed) = (0_u64, 0_u64);
         for control in controls {
             let real = control.program == tool.control() && control.findings.is_some_and(|n| n > 0);
@@ -83,7 +84,8 @@ fn judge_findings(rule: &mut Rule, evidence: &Evidence) {
 
 /// Why no clean verdict of `tool` covers a measured configuration; absent when one does.
 fn uncovered(evidence: &Evidence, sass: &BTreeMap<String, Digest>, tool: Tool, shape: Shape<'_>) -> Option<String> {
-    let what = format!("{} ({}, {} threads, {} shared bytes) under {}", shape.0, shape.1, shape.2, shape.3, tool.name());
+    let what =
+        format!("{} ({}, {} threads, {} shared bytes) under {}", shape.0, shape.1, shape.2, shape.3, tool.name());
     let Some(measured) = sass.get(shape.0) else {
         return Some(format!("{what}: the measured SASS is not known"));
     };
@@ -91,12 +93,14 @@ fn uncovered(evidence: &Evidence, sass: &BTreeMap<String, Digest>, tool: Tool, s
     if ran.is_empty() {
         return Some(format!("{what}: no verdict for this configuration"));
     }
-    let same_sass = |v: &&&SanitizerVerdict| v.sass.iter().any(|(symbol, digest)| symbol == shape.0 && digest == measured);
+    let same_sass =
+        |v: &&&SanitizerVerdict| v.sass.iter().any(|(symbol, digest)| symbol == shape.0 && digest == measured);
     let on_it: Vec<_> = ran.iter().filter(same_sass).collect();
     if on_it.is_empty() {
         return Some(format!("{what}: the verdict is for other SASS"));
     }
-    (!on_it.iter().any(|verdict| is_positive(verdict, shape))).then(|| format!("{what}: the verdict shows no clean work"))
+    (!on_it.iter().any(|verdict| is_positive(verdict, shape)))
+        .then(|| format!("{what}: the verdict shows no clean work"))
 }
 
 /// A clean verdict with evidence that something ran: launches, and every site that the mode has.

@@ -5,6 +5,7 @@ use super::rule::Rule;
 use schema::manifest::{Predicate, Source};
 use schema::verdict::GateResult;
 
+const AGAIN: &str = "measure again from a clean commit: cargo xtask reproduce --fresh";
 const COMMIT_FIRST: &str = "commit the changes and measure again";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
@@ -18,9 +19,9 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let unchanged = source.digest == source.digest_after;
     rule.require(unchanged, "the source changed while the run went on", "measure again without touching the tree");
     match source.kind.as_str() {
-        "git" => rule.require(evidence.bundle.is_none(), "a run from git carries a bundle's record", ""),
+        "git" => rule.require(evidence.bundle.is_none(), "a run from git carries a bundle's record", AGAIN),
         "bundle" => judge_bundle(&mut rule, evidence, facts.history.as_ref()),
-        other => rule.refuse(format!("the source is of the unknown kind {other:?}"), ""),
+        other => rule.refuse(format!("the source is of the unknown kind {other:?}"), AGAIN),
     }
     judge_history(&mut rule, source, facts.history.as_ref());
     rule.done()
@@ -34,10 +35,18 @@ fn judge_bundle(rule: &mut Rule, evidence: &Evidence, history: Option<&History>)
     };
     let Predicate { source, experiment, .. } = &evidence.manifest.predicate;
     rule.count("bundle_files", bundle.files.len());
-    rule.require(source.commit.as_ref() == Some(&bundle.commit), "the bundle's record names another commit than the manifest", REMEDY);
+    rule.require(
+        source.commit.as_ref() == Some(&bundle.commit),
+        "the bundle's record names another commit than the manifest",
+        REMEDY,
+    );
     rule.require(source.digest == bundle.source, "the bundle's record names another source than the manifest", REMEDY);
     let claims = bundle.claims.get(experiment);
-    rule.require(claims == Some(&evidence.claims_digest), "the bundle's record names other claims than the run holds", REMEDY);
+    rule.require(
+        claims == Some(&evidence.claims_digest),
+        "the bundle's record names other claims than the run holds",
+        REMEDY,
+    );
     let Some(history) = history.filter(|history| history.known) else { return };
     let same = claims == history.claims.as_ref() && bundle.plans.get(experiment) == history.plan.as_ref();
     rule.require(same, "the bundle's record names another plan or other claims than its commit holds", REMEDY);
@@ -49,12 +58,17 @@ fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
         return rule.refuse("no commit is recorded", "measure inside the git repository");
     };
     let Some(history) = history else {
-        return rule.refuse("there is no git history to check the commit against", "run this inside the git repository");
+        return rule
+            .refuse("there is no git history to check the commit against", "run this inside the git repository");
     };
     let remedy = "publish in the repository whose commit was measured";
     let known = history.known && history.commit == *commit;
     rule.count("commit_known", known);
     rule.require(known, format!("{from}: this repository holds no commit {commit}"), remedy);
     let merged = "merge the measured commit into the branch that is checked out";
-    rule.require(!known || history.in_history, format!("commit {commit} is no ancestor of the commit checked out"), merged);
+    rule.require(
+        !known || history.in_history,
+        format!("commit {commit} is no ancestor of the commit checked out"),
+        merged,
+    );
 }

@@ -2,7 +2,7 @@
 
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
-use super::table::{over_launches, sum, u32s, working_cells};
+use super::table::{over_launches, sum, sum_where, u32s, working_cells};
 use schema::plan::Phase;
 use schema::table::Table;
 use schema::verdict::GateResult;
@@ -41,25 +41,33 @@ fn has_events(cell: &CellEvidence) -> bool {
     }
 }
 
-/// Launch by launch, since two errors of opposite sign must not cancel.
+/// Launch by launch, since two errors of opposite sign must not cancel. What a launch discarded as warm-up did not serve is
+/// the reason it was discarded; its tasks count like any other's.
 fn unbalanced(launches: &Table) -> Result<Vec<String>, String> {
-    let pairs = [
-        ("tasks", "executed", "launches did not execute exactly their tasks"),
-        ("urgent_requested", "urgent_executed", "launches did not execute exactly the urgent tasks requested"),
-    ];
+    let every = vec![true; launches.rows()];
+    let measured: Vec<bool> = u32s(launches, "warmup")?.iter().map(|warmup| *warmup == 0).collect();
     let mut reasons = Vec::new();
-    for (wanted, got, what) in pairs {
-        let differing = u32s(launches, wanted)?.iter().zip(u32s(launches, got)?).filter(|(a, b)| a != b).count();
+    for (wanted, got, counts, what) in [
+        ("tasks", "executed", &every, "launches did not execute exactly their tasks"),
+        (
+            "urgent_requested",
+            "urgent_executed",
+            &measured,
+            "launches did not execute exactly the urgent tasks requested",
+        ),
+    ] {
+        let pairs = u32s(launches, wanted)?.iter().zip(u32s(launches, got)?).zip(counts);
+        let differing = pairs.filter(|((wanted, got), counts)| **counts && wanted != got).count();
         if differing > 0 {
             reasons.push(format!("{differing} {what}"));
         }
     }
-    for (column, what) in [
-        ("not_once", "tasks were not executed exactly once"),
-        ("urgent_not_once", "urgent tasks were not executed exactly once"),
-        ("deadline_hits", "blocks hit their deadline"),
+    for (column, counts, what) in [
+        ("not_once", &every, "tasks were not executed exactly once"),
+        ("urgent_not_once", &measured, "urgent tasks were not executed exactly once"),
+        ("deadline_hits", &measured, "blocks hit their deadline"),
     ] {
-        let found = sum(launches, column)?;
+        let found = sum_where(launches, column, counts)?;
         if found > 0 {
             reasons.push(format!("{found} {what}"));
         }

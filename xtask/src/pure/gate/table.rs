@@ -10,6 +10,23 @@ pub(super) fn sum(table: &Table, column: &str) -> Result<u64, String> {
     Ok(values.iter().map(|value| u64::from(*value)).sum())
 }
 
+/// The mode of launches whose output the harness spoils on purpose, to see its oracle catch it.
+const POISON: &str = "poison";
+
+/// For each launch of a cell, whether its output was spoiled on purpose.
+pub(super) fn poisoned(cell: &CellEvidence, launches: &Table) -> Result<Vec<bool>, String> {
+    let configs = &cell.data.record.configs;
+    let mode = |config: &u32| configs.get(*config as usize).map(|config| config.mode == POISON);
+    let known = u32s(launches, "config")?.iter().map(mode).collect::<Option<Vec<bool>>>();
+    known.ok_or_else(|| "a launch refers to no configuration".to_owned())
+}
+
+/// A column's sum over the launches for which `counts` holds.
+pub(super) fn sum_where(table: &Table, column: &str, counts: &[bool]) -> Result<u64, String> {
+    let values = u32s(table, column)?.iter().zip(counts);
+    Ok(values.filter(|(_, counts)| **counts).map(|(value, _)| u64::from(*value)).sum())
+}
+
 /// The launches of a cell that were discarded as warm-up.
 pub(super) fn warmup(launches: &Table) -> Result<BTreeSet<u32>, String> {
     let (launch, warmup) = (u32s(launches, "launch")?, u32s(launches, "warmup")?);

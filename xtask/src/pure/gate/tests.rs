@@ -80,7 +80,11 @@ fn a_bundle_passes_only_where_history_knows_it() {
             change(e, f);
         }
     };
-    refuses("source", "a bundle this repository does not know", plant(|_, f| f.history.as_mut().unwrap().known = false));
+    refuses(
+        "source",
+        "a bundle this repository does not know",
+        plant(|_, f| f.history.as_mut().unwrap().known = false),
+    );
     refuses("source", "holds no bundle.json", plant(|e, _| e.bundle = None));
     refuses("source", "another commit", plant(|e, _| e.bundle.as_mut().unwrap().commit = "0".repeat(40)));
     refuses("source", "another source", plant(|e, _| e.bundle.as_mut().unwrap().source = Digest::of(b"x")));
@@ -219,10 +223,14 @@ fn ask(registration: Registration, edit: impl FnOnce(&crate::trial::OnDisk)) -> 
 fn registration() {
     refuses("registration", "was written after the data", ask(Registration::After, |_| {}));
     refuses("registration", "came with the measured commit itself", ask(Registration::Same, |_| {}));
-    refuses("registration", "a threshold or term was edited", ask(Registration::Before, |disk| {
-        let edited = toml::to_string(&claims("9999")).unwrap();
-        disk.put("harness/experiments/preempt/claims.toml", &edited);
-    }));
+    refuses(
+        "registration",
+        "a threshold or term was edited",
+        ask(Registration::Before, |disk| {
+            let edited = toml::to_string(&claims("9999")).unwrap();
+            disk.put("harness/experiments/preempt/claims.toml", &edited);
+        }),
+    );
     refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
     refuses("registration", "no git history", |_, f| f.history = None);
     refuses("registration", "claims is 0", |e, _| e.claims.claim.clear());
@@ -248,7 +256,9 @@ fn freshness() {
     refuses("freshness", "this tree builds", |_, f| {
         f.built.as_mut().unwrap().insert("preempt_drain".to_owned(), Digest::of(b"x"));
     });
-    refuses("freshness", "builds no such kernel", |_, f| drop(f.built.as_mut().unwrap().remove("preempt_drain")));
+    refuses("freshness", "builds no such kernel", |_, f| {
+        let _ = f.built.as_mut().unwrap().remove("preempt_drain");
+    });
     refuses("freshness", "was not built", |_, f| f.built = None);
     refuses("freshness", "kernels is 0", |e, _| e.build = None);
 }

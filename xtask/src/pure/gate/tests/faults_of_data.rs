@@ -8,6 +8,7 @@ use schema::cell::anomaly;
 use schema::plan::ClockClass;
 use schema::table::{Column, Table};
 
+const CALIBRATE: &str = "calibrate/k=64,blocks=4";
 const BASELINE: &str = "baseline/k=64,blocks=8";
 
 fn launches<'a>(evidence: &'a mut Evidence, cell: &str) -> &'a mut Table {
@@ -23,6 +24,13 @@ fn numerics() {
     refuses("numerics", "1 tiles disagree", |e, _| set_at(launches(e, YIELD), "wrong_tiles", 5, 1));
     refuses("numerics", "1 tiles were never written", |e, _| set_at(launches(e, YIELD), "unwritten_tiles", 0, 1));
     refuses("numerics", "1 urgent tiles disagree", |e, _| set_at(launches(e, YIELD), "urgent_wrong", 5, 1));
+    refuses("numerics", "missed the wrong element in 1 spoiled launches", |e, _| {
+        set_at(launches(e, CALIBRATE), "wrong_tiles", 0, 0);
+    });
+    refuses("numerics", "poisoned_launches is 0", |e, _| {
+        find(&mut e.cells, CALIBRATE).record.configs[1].mode = "calibrate".to_owned();
+    });
+    refuses("numerics", "refers to no configuration", |e, _| set_at(launches(e, CALIBRATE), "config", 0, 7));
     refuses("numerics", "missed a planted wrong element", |e, _| {
         find(&mut e.cells, YIELD).record.facts.poison_caught = Some(false);
     });
@@ -85,7 +93,7 @@ fn too_few_events_behind_a_p99() {
         cell.record.events = 9_999;
         e.plan.profile.yields.events = 9_999;
     });
-    refuses("samples", "9999 unique events, and at least 10000 are needed", |e, _| {
+    refuses("samples", "9999 unique events over 9999 launches, and at least 10000", |e, _| {
         let cell = find(&mut e.cells, BASELINE);
         cell.events = without_row(&cell.events, 0);
         cell.record.events = 9_999;
@@ -140,5 +148,10 @@ fn a_dropped_or_foreign_cell() {
 #[test]
 fn warm_up_is_discarded_by_rule_only() {
     refuses("samples", "discarded as warm-up", |e, _| set_at(launches(e, YIELD), "warmup", 9, 1));
+    refuses("samples", "2022 launches discarded as warm-up", |e, _| {
+        let warmup = (0..10_002).map(|i| u32::from(i < 2 || i % 5 == 0 || i % 500 == 1)).collect();
+        set_column(launches(e, BASELINE), "warmup", Column::U32(warmup));
+        find(&mut e.cells, BASELINE).record.warmup_launches = 2_022;
+    });
     refuses("samples", "discarded as warm-up", |e, _| set_at(launches(e, YIELD), "warmup", 0, 0));
 }

@@ -1,0 +1,86 @@
+use super::*;
+use crate::failure::code_of;
+use crate::steps::gate::{Judged, gate};
+use crate::steps::seal::Sealed;
+use crate::trial::{OnDisk, RUN, Trial, copy};
+
+fn judged(disk: &OnDisk) -> Judged {
+    gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap()
+}
+
+fn published(disk: &OnDisk) -> Written {
+    publish(&disk.paths, &judged(disk).pass().unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_written_is_what_is_said_and_no_detached_file() {
+    let disk = copy();
+    let written = published(&disk);
+    assert!(!written.already && written.next[0] == format!("cargo xtask verify {RUN}"));
+    for path in &written.paths {
+        assert!(disk.root.path().join(path).is_file(), "{path}");
+        assert!(!path.ends_with(".cubin") && !path.ends_with(".blocks.parquet") && !path.ends_with(".clock.parquet"));
+    }
+    for expected in ["manifests", "results/summary", "results/events", "RESULTS.md"] {
+        assert!(written.paths.iter().any(|path| path.starts_with(expected)), "{expected}");
+    }
+    assert!(written.paths.iter().any(|path| path.ends_with(".sample.parquet")));
+    let manifest = fs_err::read(disk.paths.manifests().join(format!("{RUN}.json"))).unwrap();
+    assert_eq!(manifest, fs_err::read(disk.run().join(MANIFEST)).unwrap());
+}
+
+#[test]
+fn publishing_again_writes_nothing_and_another_manifest_is_refused() {
+    let disk = copy();
+    published(&disk);
+    let again = published(&disk);
+    assert!(again.already && !again.paths.contains(&"RESULTS.md".to_owned()));
+    let place = disk.paths.manifests().join(format!("{RUN}.json"));
+    fs_err::write(&place, b"{}").unwrap();
+    let error = publish(&disk.paths, &judged(&disk).pass().unwrap()).unwrap_err();
+    assert_eq!(code_of(&error), ExitCode::Refused);
+    assert_eq!(fs_err::read(&place).unwrap(), b"{}");
+}
+
+#[test]
+fn an_interrupted_publication_is_undone_by_the_next() {
+    let disk = copy();
+    disk.put(&format!("results/events/{RUN}/left-over.parquet"), "x");
+    disk.put(&format!("manifests/{RUN}.verdict.json"), "x");
+    published(&disk);
+    assert!(!disk.paths.events().join(RUN).join("left-over.parquet").exists());
+}
+
+#[test]
+fn a_failure_on_the_way_leaves_nothing_behind() {
+    let disk = copy();
+    disk.put("manifests", "a file where the folder must be");
+    assert!(publish(&disk.paths, &judged(&disk).pass().unwrap()).is_err());
+    assert!(!disk.paths.events().join(RUN).exists() && !disk.paths.summary().join(RUN).exists());
+    let disk = copy();
+    disk.put("RESULTS.md", "no region");
+    assert!(publish(&disk.paths, &judged(&disk).pass().unwrap()).is_err());
+    assert!(!disk.paths.manifests().join(format!("{RUN}.json")).exists());
+}
+
+#[test]
+fn a_refused_run_cannot_be_published_and_every_reason_is_given() {
+    let mut trial = Trial::passing();
+    trial.clean_before = false;
+    trial.build.kernels[0].spill_bytes = 4;
+    let (_disk, judged) = trial.judged();
+    let error = judged.pass().unwrap_err();
+    assert_eq!(code_of(&error), ExitCode::Refused);
+    let message = error.to_string();
+    assert!(message.contains("tree was not clean") && message.contains("spills 4 bytes"), "{message}");
+    assert!(crate::failure::remedy_of(&error).unwrap().contains("commit the changes"));
+}
+
+#[test]
+fn a_file_that_changed_after_the_judgement_is_found() {
+    let disk = copy();
+    let passed = judged(&disk).pass().unwrap();
+    fs_err::write(disk.run().join("summary/metrics.csv"), b"x").unwrap();
+    assert_eq!(code_of(&publish(&disk.paths, &passed).unwrap_err()), ExitCode::Integrity);
+    assert!(!disk.paths.manifests().join(format!("{RUN}.json")).exists());
+}
