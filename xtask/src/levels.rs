@@ -1,0 +1,97 @@
+//! The levels of a reproduction: how far this machine confirmed what is published.
+
+use crate::paths::Paths;
+use crate::world::published::ids;
+use anyhow::Result;
+use schema::Digest;
+use schema::build::BuildRecord;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How far one level got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// `holds`, `fails`, `stale`, `not run` or `nothing published yet`.
+    pub state: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Level {
+    /// A level in this state.
+    pub fn new(state: &str, why: impl Into<String>) -> Self {
+        Self { state: state.to_owned(), why: why.into() }
+    }
+
+    fn holds(&self) -> bool {
+        self.state == "holds"
+    }
+}
+
+/// The four levels by name, L0 to L3.
+pub type Levels = BTreeMap<String, Level>;
+
+/// The highest level up to which all hold; `L0` when not even that one does.
+pub fn reached(levels: &Levels) -> String {
+    let held = levels.iter().take_while(|(_, level)| level.holds());
+    held.last().map_or_else(|| "L0".to_owned(), |(name, _)| name.clone())
+}
+
+/// Architectures of what is published, and each run's record of what was built.
+///
+/// # Errors
+/// When a published record cannot be read.
+pub fn published_builds(paths: &Paths) -> Result<Vec<(String, BuildRecord)>> {
+    let mut builds = Vec::new();
+    for run in ids(paths)? {
+        let path = paths.events().join(&run).join("build/resources.json");
+        if path.is_file() {
+            builds.push((run, serde_json::from_slice(&fs_err::read(&path)?)?));
+        }
+    }
+    Ok(builds)
+}
+
+/// L1: whether this tree builds the SASS that was published.
+pub fn rebuilt(published: &[(String, BuildRecord)], built: &BuildRecord) -> Level {
+    if published.is_empty() {
+        return Level::new("nothing published yet", "no published run names any kernel");
+    }
+    let ours: BTreeMap<_, Digest> =
+        built.kernels.iter().map(|kernel| ((&kernel.arch, &kernel.symbol), kernel.sass_digest)).collect();
+    let (mut equal, mut changed) = (0, Vec::new());
+    for (run, record) in published {
+        for kernel in &record.kernels {
+            match ours.get(&(&kernel.arch, &kernel.symbol)) {
+                Some(digest) if *digest == kernel.sass_digest => equal += 1,
+                _ => changed.push(format!("{} of {run}", kernel.symbol)),
+            }
+        }
+    }
+    if changed.is_empty() {
+        return Level::new("holds", format!("{equal} published kernels rebuild to the same SASS"));
+    }
+    changed.dedup();
+    Level::new("stale", format!("this tree builds other SASS for {}", changed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(states: [&str; 4]) -> Levels {
+        states.iter().enumerate().map(|(i, state)| (format!("L{i}"), Level::new(state, ""))).collect()
+    }
+
+    #[test]
+    fn a_level_counts_only_on_top_of_those_below() {
+        for (states, expected) in [
+            (["holds", "holds", "holds", "not run"], "L2"),
+            (["holds", "stale", "holds", "holds"], "L0"),
+            (["nothing published yet", "holds", "holds", "holds"], "L0"),
+            (["holds", "holds", "holds", "holds"], "L3"),
+        ] {
+            assert_eq!(reached(&levels(states)), expected);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The load under which a clock is proven: `harness burn`, with its in-band clock as it comes.
+
+use crate::failure::fail;
+use crate::pure::progress::parse;
+use crate::steps::clocks::prove::Load;
+use crate::steps::sanitize::Program;
+use crate::world::container::{Runtime, Task};
+use anyhow::Result;
+use schema::ExitCode;
+use schema::progress::Progress;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The harness as a load.
+pub(super) struct Burn<'a> {
+    /// Where it runs.
+    pub(super) runtime: &'a dyn Runtime,
+    /// What runs.
+    pub(super) program: &'a Program,
+    /// A folder it may write, and does not.
+    pub(super) scratch: PathBuf,
+}
+
+impl Load for Burn<'_> {
+    fn burn(&self, seconds: f64, on_window: &mut dyn FnMut(f64)) -> Result<()> {
+        let cubins = self.program.cubins.join("cubins");
+        let words = ["burn", "--hold", "--device", &self.program.device, "--cubins"];
+        let mut args: Vec<String> = words.map(str::to_owned).into();
+        args.extend([cubins.display().to_string(), "--seconds".to_owned(), format!("{seconds}")]);
+        let task = Task {
+            label: "burn".to_owned(),
+            program: self.program.harness.display().to_string(),
+            args,
+            env: Vec::new(),
+            readable: vec![self.program.cubins.clone()],
+            writable: self.scratch.clone(),
+            gpu: true,
+            deadline: Duration::from_secs_f64(seconds + 60.0),
+            hold_stdin: true,
+        };
+        let ended = self.runtime.run(&task, &mut |line| {
+            if let Some(Progress::Burn { clock_mhz, .. }) = parse(line) {
+                on_window(clock_mhz);
+            }
+        })?;
+        if ended.code == Some(0) {
+            return Ok(());
+        }
+        let message = format!("the burn that proves the clocks failed: {}", ended.stderr.trim());
+        Err(fail(ExitCode::Measurement, message, "cargo xtask doctor"))
+    }
+}

@@ -1,0 +1,106 @@
+//! Step record: puts beside the raw events what else a run consists of: environment, telemetry, build and sanitizer files.
+
+use super::build::Built;
+use super::provision::Provisioned;
+use super::run::Measured;
+use super::sanitize::Sanitized;
+use crate::paths::Paths;
+use crate::pure::json::to_bytes;
+use crate::world::files::{read_plain, scan, write_whole};
+use anyhow::{Context, Result};
+use schema::FORMAT;
+use schema::environment::{ClockRecord, Environment, Host, NvmlFacts};
+use schema::table::Table;
+use std::path::Path;
+
+/// What was learned beside the events.
+pub struct Beside<'a> {
+    /// Runtime and toolkit.
+    pub provisioned: &'a Provisioned,
+    /// What was built.
+    pub built: &'a Built,
+    /// The sanitizer's verdicts.
+    pub sanitized: &'a Sanitized,
+    /// How clocks were held.
+    pub clocks: ClockRecord,
+    /// The GPU as NVML saw it; absent on the emulated device.
+    pub nvml: Option<NvmlFacts>,
+    /// Telemetry; absent on the emulated device.
+    pub telemetry: Option<Table>,
+}
+
+/// Writes all of it into the run directory.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<()> {
+    let dir = &measured.run_dir;
+    copy_build(beside.built, dir)?;
+    if beside.sanitized.dir.is_some() {
+        beside.sanitized.copy_to(&dir.join("sanitize"))?;
+    }
+    if let Some(telemetry) = &beside.telemetry {
+        telemetry.write(&dir.join("telemetry.parquet"))?;
+    }
+    if paths.bundle_record().is_file() {
+        write_whole(&dir.join("bundle.json"), &read_plain(&paths.bundle_record())?)?;
+    }
+    let environment = Environment {
+        format: FORMAT,
+        device: measured.device.clone(),
+        runtime: beside.provisioned.runtime.name().to_owned(),
+        runtime_why: beside.provisioned.runtime_why.clone(),
+        container: beside.provisioned.container.clone(),
+        toolkit: beside.provisioned.toolkit.origin.clone(),
+        toolkit_lock: beside.provisioned.toolkit.lock,
+        sanitizer: beside.sanitized.verdicts.first().map(|verdict| verdict.tool_version.clone()),
+        host: host()?,
+        nvml: beside.nvml,
+        clocks: beside.clocks,
+    };
+    write_whole(&dir.join("environment.json"), &to_bytes(&environment)?)
+}
+
+/// Copies what the build made, except the harness, whose digest the record holds.
+fn copy_build(built: &Built, dir: &Path) -> Result<()> {
+    for name in scan(&built.dir)?.files.into_keys() {
+        if name.starts_with("bin/") || name == "done.json" {
+            continue;
+        }
+        write_whole(&dir.join("build").join(&name), &read_plain(&built.dir.join(&name))?)?;
+    }
+    Ok(())
+}
+
+fn host() -> Result<Host> {
+    let os_release = fs_err::read_to_string("/etc/os-release").unwrap_or_default();
+    let cpuinfo = fs_err::read_to_string("/proc/cpuinfo").context("failed to read the CPU's model")?;
+    let meminfo = fs_err::read_to_string("/proc/meminfo").context("failed to read the memory's size")?;
+    let kernel = fs_err::read_to_string("/proc/sys/kernel/osrelease").context("failed to read the kernel's release")?;
+    let kib: u64 = field(&meminfo, "MemTotal:").trim_end_matches(" kB").parse().context("MemTotal is no number")?;
+    Ok(Host {
+        os: field(&os_release, "PRETTY_NAME=").trim_matches('"').to_owned(),
+        kernel: kernel.trim().to_owned(),
+        cpu: field(&cpuinfo, "model name").trim_start_matches([' ', '\t', ':']).to_owned(),
+        cpus: u32::try_from(std::thread::available_parallelism()?.get())?,
+        memory_bytes: kib * 1024,
+    })
+}
+
+/// What follows `name` on the first line that begins with it; empty when there is none.
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_described_without_its_name() {
+        let host = host().unwrap();
+        assert!(host.cpus > 0 && host.memory_bytes > 1 << 20 && !host.kernel.is_empty());
+        let name = fs_err::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert!(!serde_json::to_string(&host).unwrap().contains(name.trim()));
+    }
+}
