@@ -98,13 +98,16 @@ impl Gpu {
         u32::try_from(value).with_context(|| format!("{attribute:?} is {value}"))
     }
 
-    /// Waits until all work of both streams is done, and reports any fault of it.
+    /// Waits until all work is done, that of the default stream included, and reports any fault of it.
+    ///
+    /// Fills run on the default stream, and our streams do not wait for it: a launch that did not wait here would race
+    /// with the fill of its own counters.
     ///
     /// # Errors
     /// When a kernel failed, or did not end in time.
     pub(super) fn finish(&self, what: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
-        for stream in [self.background, self.priority] {
+        for stream in [Stream::DEFAULT, self.background, self.priority] {
             while !stream.idle(what)? {
                 anyhow::ensure!(
                     begun.elapsed() < PATIENCE,
@@ -129,6 +132,9 @@ impl Drop for Gpu {
 }
 
 impl Stream {
+    /// The default stream, on which fills and copies run.
+    const DEFAULT: Self = Self(std::ptr::null_mut());
+
     /// Whether all its work is done.
     fn idle(self, what: &str) -> anyhow::Result<bool> {
         // SAFETY: the stream is alive as long as its `Gpu`.
