@@ -4,12 +4,15 @@
 
 mod base;
 mod choose;
+mod clean;
 mod hostenv;
 mod image;
 mod toolkit;
+mod turn;
 
 pub use base::{LOCAL_BASE, make_base};
 pub use choose::{Denied, Machine, RuntimeChoice, explain, inside_why};
+pub use clean::clean;
 pub use image::{BaseFacts, BaseLock};
 pub use toolkit::{BoxToolkit, DRIVER_NEEDED, box_toolkit};
 
@@ -55,6 +58,28 @@ pub struct Provisioned {
     pub cached: bool,
 }
 
+impl Provisioned {
+    /// The `--json` object of `provision`.
+    pub fn json(&self) -> serde_json::Value {
+        let toolkit = &self.toolkit;
+        serde_json::json!({
+            "runtime": self.runtime.name(),
+            "runtime_why": self.runtime_why,
+            "toolkit": {
+                "origin": toolkit.origin,
+                "why": self.toolkit_why,
+                "root": toolkit.root,
+                "nvcc": toolkit.nvcc,
+                "sanitizer": toolkit.sanitizer,
+                "lock": toolkit.lock,
+            },
+            "container": self.container,
+            "key": self.key,
+            "cached": self.cached,
+        })
+    }
+}
+
 /// Finds or makes the runtime and the toolkit.
 ///
 /// # Errors
@@ -65,6 +90,7 @@ pub fn provision(paths: &Paths, options: &ProvisionOptions) -> Result<Provisione
 }
 
 fn provision_on(paths: &Paths, options: &ProvisionOptions, machine: &Machine) -> Result<Provisioned> {
+    let _turn = turn::take(&paths.state(), options.quiet)?;
     let done = match options.runtime {
         RuntimeChoice::Docker => image::provision(paths, options, machine, "asked for").map_err(Denied::into_error),
         RuntimeChoice::Host => toolkit::provision_here(paths, options, machine, "host", "asked for"),

@@ -87,7 +87,10 @@ fn toolkit(paths: &Paths, options: &DoctorOptions, driver: Option<&Driver>, own:
     let boxed =
         own.map_or_else(|| "this box has none of its own".to_owned(), |own| format!("this box's own: {}", own.version));
     if driver.is_some_and(|driver| driver.cuda < 13_000) {
-        return Check::ok(NAME, format!("the driver is too old for the pinned wheels; {boxed}"));
+        return Check::ok(
+            NAME,
+            format!("the driver is too old for the pinned wheels: with docker the pinned base cuda12, without {boxed}"),
+        );
     }
     let kept = paths.state().join("wheels");
     let absent = lock.wheels.iter().filter(|wheel| !kept.join(wheel.file_name()).exists());

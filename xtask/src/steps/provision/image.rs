@@ -27,7 +27,7 @@ use std::time::Duration;
 const TOOLKIT_ROOT: &str = "/opt/assay/cuda";
 
 /// The label that names all an image was made from.
-const KEY_LABEL: &str = "assay.key";
+pub(super) const KEY_LABEL: &str = "assay.key";
 
 /// The label that says where compute-sanitizer is.
 const SANITIZER_LABEL: &str = "assay.sanitizer";

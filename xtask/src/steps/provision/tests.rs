@@ -19,7 +19,7 @@ const DOCKER: &str = r#"
 case "$1 $2" in
 "image inspect")
   case "$3" in
-  assay-base:local) echo '[{"Id":"sha256:b0","Config":{"Labels":null}}]';;
+  assay-base:local|cuda12@*) echo '[{"Id":"sha256:b0","Config":{"Labels":null}}]';;
   assay:*) [ -f "$FAKE_LOG.built" ] && cat "$FAKE_LOG.built" || exit 1;;
   *) exit 1;;
   esac;;
@@ -48,7 +48,9 @@ impl Bench {
         std::fs::rename(&made, wheels.join(format!("cuda-1-{}.whl", sha256.short()))).unwrap();
         std::fs::write(paths.toolkit_lock(), format!("cuda==1 --hash=sha256:{sha256} # 9\n")).unwrap();
         std::fs::write(paths.docker().join("Dockerfile"), "ARG BASE\nFROM ${BASE}\n").unwrap();
-        let lock = format!("format = 1\n[[base]]\nname = \"rust\"\nimage = \"rust:1\"\ndigest = \"sha256:{sha256}\"\n");
+        let base =
+            |name: &str| format!("[[base]]\nname = \"{name}\"\nimage = \"{name}:1\"\ndigest = \"sha256:{sha256}\"\n");
+        let lock = format!("format = 1\n{}{}", base("rust"), base("cuda12"));
         std::fs::write(paths.docker().join("image.lock"), lock).unwrap();
         let env = vec![("PATH".into(), std::env::var("PATH").unwrap()), ("HOME".into(), "/tmp".into())];
         let root = dir.path().join("machine");
@@ -113,6 +115,7 @@ fn without_docker_auto_takes_the_host_and_says_so() {
     assert!(first.toolkit.nvcc.is_file() && first.toolkit.sanitizer.unwrap().is_file());
     let again = bench.provision(RuntimeChoice::Auto, Some(13_000)).unwrap();
     assert_eq!((again.cached, again.key), (true, first.key));
+    assert_eq!((&again.json()["runtime"], &again.json()["toolkit"]["origin"]), (&"host".into(), &"wheels".into()));
 }
 
 #[test]
@@ -173,16 +176,28 @@ fn a_changed_dockerfile_is_another_environment() {
 
 #[test]
 fn a_base_with_its_own_toolkit_is_used_as_it_is() {
+    for driver_cuda in [None, Some(13_000)] {
+        let bench = Bench::new().with_docker(DOCKER, "/usr/local/cuda-12.9/bin/nvcc");
+        let done = bench.provision(RuntimeChoice::Docker, driver_cuda).unwrap();
+        assert_eq!((done.toolkit.origin.as_str(), done.cached), ("image", true));
+        assert_eq!(done.toolkit.root, Path::new("/usr/local/cuda-12.9"));
+        assert_eq!(done.container.unwrap().base, LOCAL_BASE);
+        assert!(bench.calls("build ").is_empty());
+    }
+}
+
+#[test]
+fn an_old_driver_gets_the_pinned_older_base() {
     let bench = Bench::new().with_docker(DOCKER, "/usr/local/cuda-12.9/bin/nvcc");
-    let done = bench.provision(RuntimeChoice::Docker, Some(12_090)).unwrap();
-    assert_eq!((done.toolkit.origin.as_str(), done.cached), ("image", true));
-    assert_eq!(done.toolkit.root, Path::new("/usr/local/cuda-12.9"));
-    assert!(bench.calls("build ").is_empty());
+    let done = bench.provision(RuntimeChoice::Auto, Some(12_040)).unwrap();
+    assert_eq!((done.runtime.name(), done.toolkit.origin.as_str()), ("docker", "image"));
+    let container = done.container.unwrap();
+    assert!(container.base.starts_with("cuda12@sha256:") && !container.base_local);
 }
 
 #[test]
 fn a_base_that_cannot_be_had_leaves_auto_on_the_host() {
-    let none = DOCKER.replace("assay-base:local)", "other)");
+    let none = DOCKER.replace("assay-base:local|cuda12@*)", "other)");
     let bench = Bench::new().with_docker(&none, "");
     let options = ProvisionOptions {
         runtime: RuntimeChoice::Auto,
@@ -230,7 +245,7 @@ fn a_driver_too_old_for_every_toolkit_is_refused_with_what_to_do() {
     // This box's own is CUDA 13.0, which a driver of CUDA 12.8 does not run either.
     let error = refused(Bench::new().with_own_toolkit().provision(RuntimeChoice::Auto, Some(12_080)));
     assert_eq!(code_of(&error), ExitCode::Environment);
-    assert!(error.to_string().contains("12.8") && remedy_of(&error).unwrap().contains("12.9"), "{error}");
+    assert!(error.to_string().contains("12.8") && remedy_of(&error).unwrap().contains("cuda12"), "{error}");
     let in_docker = Bench::new().with_docker(DOCKER, "").provision(RuntimeChoice::Docker, Some(12_080));
     assert!(refused(in_docker).to_string().contains("12.8"));
 }

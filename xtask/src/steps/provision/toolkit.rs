@@ -100,13 +100,13 @@ pub(super) fn too_old(driver_cuda: Option<u32>) -> Option<String> {
     ))
 }
 
-/// No wheels carry an older compiler, and no older image is pinned.
+/// No wheels carry an older compiler.
 pub(super) fn no_older_toolkit(why: &str) -> anyhow::Error {
     fail(
         ExitCode::Environment,
         format!("{why}; and there is no older nvcc on this box (looked on PATH and in /usr/local/cuda)"),
-        "install a driver of series 580 or newer, or a CUDA 12.9 toolkit, or take a local CUDA 12.9 devel image: \
-         --runtime docker --base nvidia/cuda:12.9.1-devel-ubuntu24.04",
+        "install a driver of series 580 or newer, or a CUDA 12.9 toolkit, or take the pinned CUDA 12.9 image: \
+         --runtime docker --base cuda12",
     )
 }
 

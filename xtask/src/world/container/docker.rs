@@ -52,6 +52,7 @@ impl Runtime for DockerRuntime {
     }
 
     fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
+        self.check_folders(task)?;
         let name = container_name(&task.label);
         let child = Child {
             hold_stdin: task.hold_stdin,
@@ -81,6 +82,24 @@ impl Runtime for DockerRuntime {
 }
 
 impl DockerRuntime {
+    /// Docker makes a missing folder itself, as root's, and splits a path at a colon.
+    fn check_folders(&self, task: &Task) -> Result<()> {
+        let bad = |path: &&PathBuf| !path.is_absolute() || !path.exists() || path.to_string_lossy().contains(':');
+        let mut folders = self.readable.iter().chain(&task.readable).chain([&task.writable]);
+        match folders.find(bad) {
+            None => Ok(()),
+            Some(path) => Err(fail(
+                ExitCode::Environment,
+                format!(
+                    "{} cannot be mounted for {}: it is missing, relative or has a colon",
+                    path.display(),
+                    task.label
+                ),
+                "ls -ld the folder; move the checkout if its path has a colon",
+            )),
+        }
+    }
+
     fn args(&self, task: &Task, name: &str, owner: &Owner) -> Vec<String> {
         let mut args: Vec<String> = vec!["run".into(), "--rm".into(), format!("--name={name}")];
         args.push(format!("--label={OWNER_LABEL}={owner}"));

@@ -3,6 +3,7 @@
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::steps::provision::choose::Denied;
+use crate::steps::provision::toolkit::too_old;
 use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
 use crate::world::container::{Engine, last};
 use crate::world::process::Child;
@@ -11,6 +12,9 @@ use schema::ExitCode;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
+
+/// The pinned base whose CUDA older drivers run.
+const OLDER_BASE: &str = "cuda12";
 
 /// `docker/image.lock`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -90,6 +94,11 @@ pub(super) fn base(paths: &Paths, options: &ProvisionOptions, engine: &Engine) -
             Some(pinned) => here(engine, pinned)?.map_or_else(|| pulled(options, engine, pinned), Ok),
             None => local(engine, name)?.ok_or_else(|| no_such_base(name, &lock)),
         },
+        None if too_old(options.driver_cuda).is_some() => {
+            let older = lock.base.iter().find(|base| base.name == OLDER_BASE);
+            let older = older.ok_or_else(|| no_such_base(OLDER_BASE, &lock))?;
+            here(engine, older)?.map_or_else(|| pulled(options, engine, older), Ok)
+        }
         None => {
             let pinned = &lock.base[0];
             if let Some(base) = here(engine, pinned)? {
@@ -158,6 +167,7 @@ mod tests {
         let lock = BaseLock::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docker/image.lock")).unwrap();
         assert!(lock.base[0].reference().starts_with("rust@sha256:"));
         assert!(lock.base[1].reference().starts_with("nvidia/cuda@sha256:"));
+        assert!(lock.base.iter().any(|base| base.name == OLDER_BASE));
     }
 
     #[test]

@@ -79,6 +79,16 @@ fn without_need_there_is_no_gpu_and_no_stdin() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_is_refused_before_docker_makes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let wanted = Task { readable: vec![missing.clone()], ..task(dir.path(), "true") };
+    let error = fake(dir.path(), "").run(&wanted, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("missing cannot be mounted"), "{error}");
+    assert!(!missing.exists() && !dir.path().join("calls").exists());
+}
+
+#[test]
 fn a_container_past_its_deadline_is_removed_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = fake(dir.path(), "[ \"$1\" = rm ] || sleep 60");
