@@ -1,8 +1,7 @@
-//! Pure arithmetic behind a schedule: seeds, gaps, arrivals, sizes and estimates. Launches nothing, reads no clock.
+//! Pure arithmetic behind a schedule: seeds, gaps, arrivals and sizes. Launches nothing, reads no clock.
 
 use schema::Digest;
-use schema::cell::DeviceFacts;
-use schema::plan::{Phase, Plan, Work};
+use schema::plan::Phase;
 
 /// Bytes of one output tile: 64 by 64 float32.
 const TILE_BYTES: u64 = 64 * 64 * 4;
@@ -103,62 +102,6 @@ pub fn spread(events: u32, launches: u32, tasks_per_event: u32, blocks: u32, mos
         events: per_launch,
         tasks: u32::try_from(tasks).unwrap_or(u32::MAX).min(most),
     }
-}
-
-/// Events a cell will record.
-#[must_use]
-pub fn events(plan: &Plan, work: &Work) -> u64 {
-    let profile = &plan.profile;
-    match work {
-        Work::Timer => 0,
-        Work::Delay(_) => u64::from(profile.instrument.delay_events),
-        Work::Calibrate { blocks, .. } => {
-            let tiles = u64::from(*blocks) * u64::from(calibrate_tiles(profile.calibrate.tiles_per_launch, *blocks));
-            tiles * u64::from(profile.calibrate.launches)
-        }
-        Work::Baseline { .. } => u64::from(profile.baseline.events),
-        Work::Yield { .. } => u64::from(profile.yields.events),
-        Work::Cost { .. } => 4 * u64::from(profile.yields.cost_quads),
-    }
-}
-
-/// Tiles that each block of a calibrate launch records.
-#[must_use]
-pub fn calibrate_tiles(per_launch: u32, blocks: u32) -> u32 {
-    per_launch.div_ceil(blocks).max(1)
-}
-
-/// Seconds a cell will take, roughly: for a progress bar, never for a result.
-#[must_use]
-pub fn estimate_s(plan: &Plan, work: &Work, facts: &DeviceFacts) -> f64 {
-    const LAUNCH_US: f64 = 400.0; // Filling, checking and reading back around a launch.
-    let solo_us_at_64 = if facts.arch == "emulated" { 100.0 } else { 6.0 };
-    let tile_us =
-        |k: u32, blocks: u32| solo_us_at_64 * f64::from(k) / 64.0 * f64::from(blocks.div_ceil(facts.slots.sms));
-    let profile = &plan.profile;
-    let timeline_us = |k, blocks, poll: u32| (2.0 * f64::from(poll) + 3.0) * tile_us(k, blocks) * 1.5;
-    let us = match work {
-        Work::Timer => f64::from(facts.slots.sms) * f64::from(profile.instrument.offset_rounds) * 2.0,
-        Work::Delay(_) => {
-            let blocks = facts.slots.sms * facts.slots.yield_per_sm;
-            let each = timeline_us(profile.yields.k, blocks, 1) + f64::from(profile.instrument.delay_ns) / 2000.0;
-            f64::from(profile.instrument.delay_events) * each
-        }
-        Work::Calibrate { k, blocks } => {
-            let plan = &profile.calibrate;
-            let tiles = plan.warmup_tiles + plan.tail_tiles + calibrate_tiles(plan.tiles_per_launch, *blocks);
-            f64::from(plan.launches + 1) * (f64::from(tiles) * tile_us(*k, *blocks) + LAUNCH_US)
-        }
-        Work::Baseline { .. } => {
-            let plan = &profile.baseline;
-            f64::from(plan.events + plan.warmup_launches) * (f64::from(plan.drain_us) + LAUNCH_US)
-        }
-        Work::Yield { k, blocks, poll, .. } => f64::from(profile.yields.events) * timeline_us(*k, *blocks, *poll),
-        Work::Cost { .. } => {
-            f64::from(4 * profile.yields.cost_quads + 30) * (f64::from(profile.yields.drain_us) + LAUNCH_US)
-        }
-    };
-    us / 1e6
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use crate::device::Device;
 use crate::failure::fail;
 use crate::measure::Context;
-use crate::plan::{Seed, estimate_s, events};
+use crate::plan::Seed;
 use crate::preempt;
 use crate::record::CellStore;
 use crate::session::Session;
 use anyhow::Context as _;
+use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
 use schema::plan::{Cell, Plan, Slots, Work};
 use schema::progress::Progress;
 use schema::{Digest, ExitCode};
@@ -94,13 +95,15 @@ fn run_cell(
     (index, total): (u32, usize),
 ) -> anyhow::Result<()> {
     let (phase, name) = (cell.phase.name().to_owned(), cell.name.clone());
+    let emulated = session.facts().arch == "emulated";
+    let tile_us = if emulated { EMULATED_TILE_US } else { GPU_TILE_US };
     session.say(&Progress::CellBegin {
         phase: phase.clone(),
         cell: name.clone(),
         index,
         total: u32::try_from(total)?,
-        events: events(&frozen.plan, &cell.work),
-        estimate_s: estimate_s(&frozen.plan, &cell.work, session.facts()),
+        events: frozen.plan.events(&cell.work, &session.facts().slots),
+        estimate_s: frozen.plan.estimate_s(&cell.work, &session.facts().slots, tile_us),
     })?;
     let begin = Instant::now();
     let resumed = store.is_complete(cell)?;

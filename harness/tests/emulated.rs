@@ -12,6 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+/// What the emulated device holds.
+const SLOTS: Slots = Slots { sms: 2, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 };
+
 /// A frozen plan and a run directory that go away with the test.
 struct Run {
     dir: tempfile::TempDir,
@@ -33,7 +36,7 @@ impl Run {
     /// A plan that takes no time to speak of.
     fn tiny() -> Self {
         let mut run = Self::new(&[Phase::Calibrate]);
-        run.plan.profile.calibrate.k = vec![16];
+        run.plan.profile.calibrate.k = vec![32];
         run.plan.profile.instrument.delay_events = 2;
         run.plan.profile.instrument.delay_ns = 1000;
         Self::of(run.plan)
@@ -44,7 +47,7 @@ impl Run {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        self.plan.cells(&Slots { sms: 2, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 })
+        self.plan.cells(&SLOTS)
     }
 
     fn path(&self, cell: &Cell, suffix: &str) -> PathBuf {
@@ -104,21 +107,17 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
     let kept_wrong = launches.u32("wrong_tiles").unwrap().iter().zip(warmup).filter(|(_, warmup)| **warmup == 0);
     assert_eq!(kept_wrong.map(|(wrong, _)| wrong).sum::<u32>(), 0);
     assert_eq!(launches.u32("tasks").unwrap(), launches.u32("executed").unwrap());
-    let profile = &run.plan.profile;
-    let (names, events) = match cell.work {
-        Work::Timer => (cell::TIMER_EVENTS, 2),
-        Work::Delay(_) => (cell::YIELD_EVENTS, profile.instrument.delay_events),
-        Work::Calibrate { blocks, .. } => (
-            cell::CALIBRATE_EVENTS,
-            profile.calibrate.launches * blocks * profile.calibrate.tiles_per_launch.div_ceil(blocks),
-        ),
-        Work::Baseline { .. } => (cell::BASELINE_EVENTS, profile.baseline.events),
-        Work::Yield { .. } => (cell::YIELD_EVENTS, profile.yields.events),
-        Work::Cost { .. } => (cell::COST_EVENTS, 4 * profile.yields.cost_quads),
+    let names = match cell.work {
+        Work::Timer => cell::TIMER_EVENTS,
+        Work::Calibrate { .. } => cell::CALIBRATE_EVENTS,
+        Work::Baseline { .. } => cell::BASELINE_EVENTS,
+        Work::Delay(_) | Work::Yield { .. } => cell::YIELD_EVENTS,
+        Work::Cost { .. } => cell::COST_EVENTS,
     };
+    let events = run.plan.events(&cell.work, &SLOTS);
     let table = check_columns(&run.path(cell, ".parquet"), names);
     // A launch that would not fit is split, and events are spread evenly, rounded up.
-    assert!(table.rows() >= events as usize && table.rows() < events as usize * 2, "{}", cell.name);
+    assert!((events..events * 2).contains(&(table.rows() as u64)), "{}", cell.name);
     assert_eq!(table.rows() as u64, header.events, "{}", cell.name);
     if names.contains(&"anomaly") {
         assert!(table.u32("anomaly").unwrap().iter().all(|bits| *bits == 0), "{}", cell.name);

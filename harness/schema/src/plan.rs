@@ -4,6 +4,7 @@
 //! Cells are enumerated here, by pure code, so that the harness and the gate agree on what a complete run is.
 
 mod check;
+pub mod estimate;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -276,6 +277,8 @@ impl<'de> Deserialize<'de> for Residency {
 
 /// The chunk of the inner dimension that the tile kernel stages at once, in elements. `tile.cuh` holds the same number.
 pub const K_CHUNK: u32 = 16;
+/// Smallest inner dimension: the tile kernel copies the next tile's first chunk while it multiplies the last one.
+pub const LEAST_K: u32 = 2 * K_CHUNK;
 /// Largest inner dimension whose float32 sums stay exact: inputs are integers up to 4 in size, and float32 holds 24 bits.
 pub const MOST_K: u32 = (1 << 24) / (4 * 4);
 /// The poll periods that `yield.cu` is built for, in tiles.

@@ -2,7 +2,6 @@
 
 use crate::device::{CalibrateLaunch, CalibrateRaw};
 use crate::measure::Context;
-use crate::plan::calibrate_tiles;
 use crate::record::{LaunchLog, Measured};
 use schema::cell::{CALIBRATE_EVENTS, CellFacts};
 use schema::plan::CalibratePlan;
@@ -45,7 +44,7 @@ fn launch(plan: &CalibratePlan, k: u32, blocks: u32) -> CalibrateLaunch {
         k,
         blocks,
         warmup_tiles: plan.warmup_tiles,
-        tiles: calibrate_tiles(plan.tiles_per_launch, blocks),
+        tiles: plan.tiles_per_block(blocks),
         tail_tiles: plan.tail_tiles,
         poison: false,
     }

@@ -1,6 +1,6 @@
 //! What makes a plan impossible, said before anything is launched. Nothing here knows a device.
 
-use super::{K_CHUNK, MOST_K, POLL_PERIODS, Phase, Plan, PlanFile, ProfileName, Residency};
+use super::{K_CHUNK, LEAST_K, MOST_K, POLL_PERIODS, Phase, Plan, PlanFile, ProfileName, Residency};
 use anyhow::{Context, ensure};
 
 impl PlanFile {
@@ -131,12 +131,13 @@ fn positive(name: &str, value: u32) -> anyhow::Result<()> {
 }
 
 fn check_k(name: &str, k: u32) -> anyhow::Result<()> {
+    let below = (k / K_CHUNK * K_CHUNK).max(LEAST_K);
     ensure!(
-        k > 0 && k.is_multiple_of(K_CHUNK),
-        "{name} = {k} is not a multiple of {K_CHUNK}, the chunk that the tile kernel stages at once; use {} or {}",
-        (k / K_CHUNK).max(1) * K_CHUNK,
-        (k / K_CHUNK + 1) * K_CHUNK
+        k.is_multiple_of(K_CHUNK),
+        "{name} = {k} is not a multiple of {K_CHUNK}, the chunk that the tile kernel stages at once; use {below} or {}",
+        below + K_CHUNK
     );
+    ensure!(k >= LEAST_K, "{name} = {k} is below {LEAST_K}; the tile kernel needs two chunks of {K_CHUNK}");
     ensure!(k <= MOST_K, "{name} = {k} is above {MOST_K}, where float32 sums of the inputs stop being exact");
     Ok(())
 }
@@ -219,8 +220,10 @@ mod tests {
     #[test]
     fn impossible_numbers_are_named() {
         check_refused(|p| p.profile.calibrate.k = vec![32, 40], "calibrate.k = 40 is not a multiple of 16");
-        check_refused(|p| p.profile.baseline.k = 0, "baseline.k = 0 is not a multiple of 16");
-        check_refused(|p| p.profile.yields.k = 8, "use 16 or 16");
+        check_refused(|p| p.profile.baseline.k = 0, "baseline.k = 0 is below 32");
+        check_refused(|p| p.profile.yields.k = 16, "yield.k = 16 is below 32");
+        check_refused(|p| p.profile.yields.k = 8, "use 32 or 48");
+        check_refused(|p| p.profile.yields.k = 100, "use 96 or 112");
         check_refused(|p| p.profile.yields.k = 1 << 21, "stop being exact");
         check_refused(|p| p.profile.calibrate.k = vec![], "calibrate.k is empty");
         check_refused(|p| p.profile.calibrate.k = vec![32, 32], "names 32 twice");
