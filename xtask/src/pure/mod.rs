@@ -4,6 +4,7 @@ pub mod attempts;
 pub mod claims;
 pub mod clock_class;
 pub mod cubin;
+pub(crate) mod decimal;
 pub mod derive;
 pub mod figures;
 pub mod gate;
@@ -22,7 +23,6 @@ pub mod stats;
 pub mod summary;
 pub mod sums;
 pub mod text;
-pub(crate) mod decimal;
 
 #[cfg(test)]
 pub(crate) mod synthetic;
