@@ -50,7 +50,7 @@ pub struct Problem {
     /// The file, below the run directory or below the repository's root.
     pub path: String,
     /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
-    /// `sums`, `unbound`, `recompute`, `verdict`, `chain`.
+    /// `sums`, `signature`, `unbound`, `recompute`, `verdict`, `chain`.
     pub kind: String,
     /// What exactly.
     pub detail: String,
@@ -148,12 +148,8 @@ fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, repor
         }
         _ => None,
     };
-    report.runs.push(RunReport {
-        run: layout.run(),
-        state: state.to_owned(),
-        passed,
-        authorship: "unproven".to_owned(),
-    });
+    let authorship = files::authorship(layout, report);
+    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship });
     Ok(())
 }
 

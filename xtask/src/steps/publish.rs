@@ -33,11 +33,12 @@ pub struct Written {
     pub next: Vec<String>,
 }
 
-/// Publishes a run.
+/// Publishes a run, signed with an SSH key when one is given.
 ///
 /// # Errors
-/// Exit 15 when it is too large to commit or another run has its id; 16 when a file differs from the manifest by now.
-pub fn publish(paths: &Paths, passed: &Passed) -> Result<Written> {
+/// Exit 15 when it is too large to commit or another run has its id; 16 when a file differs from the manifest by now; 11
+/// when the key does not sign.
+pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Written> {
     let sealed = passed.judged().sealed();
     let run = sealed.manifest().predicate.run.clone();
     let manifest = files::read_plain(&sealed.layout().path(MANIFEST))?;
@@ -51,7 +52,7 @@ pub fn publish(paths: &Paths, passed: &Passed) -> Result<Written> {
             "a published run is never replaced: measure again under a new id",
         ));
     }
-    let staged = stage::stage(paths, passed)?;
+    let staged = stage::stage(paths, passed, key)?;
     // A Markdown file without its region must be found before anything is moved.
     published::rendered(paths, &published::runs(paths)?)?;
     if !already {

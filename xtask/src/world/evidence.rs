@@ -11,6 +11,7 @@ use crate::pure::gate::evidence::{CellEvidence, DetachedFacts, Evidence, History
 use crate::pure::sanitizer::log::{Reading, planted, read};
 use crate::pure::summary::{CellData, check_blocks};
 use anyhow::{Context, Result, ensure};
+use rayon::prelude::*;
 use schema::cell::{CellFile, CellRecord};
 use schema::manifest::Manifest;
 use schema::sanitize::{SanitizerVerdict, State};
@@ -71,35 +72,38 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
 /// # Errors
 /// When a table does not parse.
 pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedFacts>> {
-    let mut facts = DetachedFacts::default();
     let named: BTreeSet<&str> = evidence.manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
+    let mut tables = Vec::new();
     for cell in &evidence.cells {
-        let stem = format!("cells/{}", cell.name());
         for (suffix, check) in [(".blocks.parquet", blocks as Check), (".clock.parquet", clock as Check)] {
-            let name = format!("{stem}{suffix}");
-            if !named.contains(name.as_str()) {
-                continue;
+            let name = format!("cells/{}{suffix}", cell.name());
+            if named.contains(name.as_str()) {
+                tables.push((cell, layout.detached_path(&name), name, check));
             }
-            let path = layout.detached_path(&name);
-            if !files::exists(&path) {
-                return Ok(None);
-            }
-            let found = check(cell, &Table::read(&path)?, &mut facts).with_context(|| name.clone())?;
-            facts.faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
         }
     }
-    Ok(Some(facts))
+    if !tables.iter().all(|(_, path, _, _)| files::exists(path)) {
+        return Ok(None);
+    }
+    // A cell's block rows can be millions, so cells are read side by side and only what they say is kept.
+    let found = tables.par_iter().map(|(cell, path, name, check)| {
+        let mut facts = check(cell, &Table::read(path)?).with_context(|| name.clone())?;
+        facts.faults = facts.faults.into_iter().map(|fault| format!("{name}: {fault}")).collect();
+        Ok(facts)
+    });
+    let found: Vec<DetachedFacts> = found.collect::<Result<_>>()?;
+    Ok(Some(found.into_iter().fold(DetachedFacts::default(), DetachedFacts::and)))
 }
 
-type Check = fn(&CellEvidence, &Table, &mut DetachedFacts) -> Result<Vec<String>>;
+type Check = fn(&CellEvidence, &Table) -> Result<DetachedFacts>;
 
-fn blocks(cell: &CellEvidence, blocks: &Table, facts: &mut DetachedFacts) -> Result<Vec<String>> {
-    facts.events += cell.data.events.rows() as u64;
-    check_blocks(&cell.data.events, blocks)
+fn blocks(cell: &CellEvidence, blocks: &Table) -> Result<DetachedFacts> {
+    let events = cell.data.events.rows() as u64;
+    Ok(DetachedFacts { events, clock_launches: 0, faults: check_blocks(&cell.data.events, blocks)? })
 }
 
 /// Window count, slowest and fastest window of each launch, derived again; kilohertz may differ by how they were rounded.
-fn clock(cell: &CellEvidence, windows: &Table, facts: &mut DetachedFacts) -> Result<Vec<String>> {
+fn clock(cell: &CellEvidence, windows: &Table) -> Result<DetachedFacts> {
     const ROUNDING_KHZ: f64 = 2.0;
     let launches = cell.data.launches.as_ref().context("the cell has no launches")?;
     let (launch, cycles, ns) = (windows.u32("launch")?, windows.u32("cycles")?, windows.u32("ns")?);
@@ -111,17 +115,17 @@ fn clock(cell: &CellEvidence, windows: &Table, facts: &mut DetachedFacts) -> Res
     }
     let (name, count) = (launches.u32("launch")?, launches.u32("clock_windows")?);
     let (min, max) = (launches.u32("clock_khz_min")?, launches.u32("clock_khz_max")?);
-    let mut faults = Vec::new();
+    let mut facts = DetachedFacts::default();
     for row in (0..launches.rows()).filter(|row| count[*row] > 0) {
         let (n, low, high) = seen.remove(&name[row]).unwrap_or((0, 0.0, 0.0));
         let near = |khz: f64, said: u32| (khz - f64::from(said)).abs() <= ROUNDING_KHZ;
         if n != count[row] || !near(low, min[row]) || !near(high, max[row]) {
-            faults.push(format!("launch {} does not show the clock its windows show", name[row]));
+            facts.faults.push(format!("launch {} does not show the clock its windows show", name[row]));
         }
         facts.clock_launches += 1;
     }
-    faults.extend(seen.keys().map(|launch| format!("windows of launch {launch}, which observed none")));
-    Ok(faults)
+    facts.faults.extend(seen.keys().map(|launch| format!("windows of launch {launch}, which observed none")));
+    Ok(facts)
 }
 
 fn cells(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<CellEvidence>> {
@@ -222,3 +226,6 @@ fn unreadable(layout: &Layout, name: &str, error: &anyhow::Error) -> anyhow::Err
     let message = format!("{} does not read as what it must be: {error:#}", layout.shown(name));
     fail(ExitCode::Integrity, message, "restore the file from where the run was made")
 }
+
+#[cfg(test)]
+mod tests;

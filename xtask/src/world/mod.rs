@@ -11,6 +11,7 @@ pub mod layout;
 pub mod nvml;
 pub mod process;
 pub mod published;
+pub mod signature;
 pub mod toolkit;
 pub mod ui;
 pub mod wheels;

@@ -209,7 +209,7 @@ fn a_rewritten_notebook_is_found() {
 fn published_trial() -> OnDisk {
     let disk = copy();
     let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
-    publish(&disk.paths, &judged.pass().unwrap()).unwrap();
+    publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
     disk
 }
 

@@ -194,3 +194,14 @@ pub struct DetachedFacts {
     /// What does not agree.
     pub faults: Vec<String>,
 }
+
+impl DetachedFacts {
+    /// These facts and another table's.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.events += other.events;
+        self.clock_launches += other.clock_launches;
+        self.faults.extend(other.faults);
+        self
+    }
+}

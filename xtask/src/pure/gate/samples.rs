@@ -4,8 +4,9 @@
 
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
-use super::table::{i64s, u32s, warmup};
+use super::table::{u32s, warmup};
 use schema::plan::{Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase, Work};
+use schema::table::{Column, Table};
 use schema::verdict::GateResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -195,19 +196,39 @@ fn timer_slack_ns(evidence: &Evidence) -> i64 {
     offsets.iter().map(|offset| offset.saturating_abs()).max().unwrap_or(0).saturating_add(2 * quantum)
 }
 
+/// Legs of a timeline with both ends on one clock, or on clocks of one device.
+const LEGS: [(&str, &str); 9] = [
+    ("first_observer_ns", "last_observer_ns"),
+    ("last_observer_ns", "last_ready_ns"),
+    ("claimer_observed_ns", "claimer_ready_ns"),
+    ("claimer_ready_ns", "urgent_start_ns"),
+    ("urgent_start_ns", "urgent_done_ns"),
+    ("host_issue_ns", "host_done_ns"),
+    ("issue_ns", "start_ns"),
+    ("start_ns", "done_ns"),
+    ("device_start_ns", "device_done_ns"),
+];
+
+/// Events of which a leg ends before it begins, or that were observed before they were set.
 fn negative_intervals(cell: &CellEvidence, slack: i64) -> usize {
-    let timeline = [
-        ("first_observer_ns", "last_observer_ns"),
-        ("last_observer_ns", "last_ready_ns"),
-        ("claimer_observed_ns", "claimer_ready_ns"),
-        ("claimer_ready_ns", "urgent_start_ns"),
-        ("urgent_start_ns", "urgent_done_ns"),
-    ];
-    let pair = |(from, to)| Some((i64s(&cell.data.events, from).ok()?, i64s(&cell.data.events, to).ok()?));
-    let legs: Vec<_> = timeline.into_iter().filter_map(pair).collect();
-    let first = i64s(&cell.data.events, "first_observer_ns").unwrap_or_default();
-    let backwards = |row: usize| legs.iter().any(|(from, to)| to[row] < from[row].saturating_sub(slack));
-    (0..cell.data.events.rows()).filter(|row| first.get(*row).is_some_and(|ns| *ns < -slack) || backwards(*row)).count()
+    let events = &cell.data.events;
+    let legs = LEGS.into_iter().filter_map(|(from, to)| Some((instants(events, from)?, instants(events, to)?)));
+    let set = vec![Some(0); events.rows()];
+    let first = instants(events, "first_observer_ns").map(|first| (set, first));
+    let legs: Vec<_> = legs.chain(first).collect();
+    let ends_early =
+        |from: Option<i64>, to: Option<i64>| from.zip(to).is_some_and(|(from, to)| to < from.saturating_sub(slack));
+    (0..events.rows()).filter(|row| legs.iter().any(|(from, to)| ends_early(from[*row], to[*row]))).count()
+}
+
+/// A column of instants, whatever its width; absent where the table has none of this name.
+fn instants(table: &Table, name: &str) -> Option<Vec<Option<i64>>> {
+    match &table.columns.iter().find(|(n, _)| n == name)?.1 {
+        Column::U32(values) => Some(values.iter().map(|value| Some(i64::from(*value))).collect()),
+        Column::I64(values) => Some(values.iter().map(|value| Some(*value)).collect()),
+        Column::OptI64(values) => Some(values.clone()),
+        Column::OptU32(_) | Column::F64(_) => None,
+    }
 }
 
 /// No tail quantile in the summary without its floor behind it.

@@ -38,11 +38,6 @@ pub(super) fn u32s<'a>(table: &'a Table, column: &str) -> Result<&'a [u32], Stri
     table.u32(column).map_err(|error| format!("{error:#}"))
 }
 
-/// A signed column.
-pub(super) fn i64s<'a>(table: &'a Table, column: &str) -> Result<&'a [i64], String> {
-    table.i64(column).map_err(|error| format!("{error:#}"))
-}
-
 /// The cells that work on tiles; the timer cell has none.
 pub(super) fn working_cells(evidence: &Evidence) -> impl Iterator<Item = &CellEvidence> {
     evidence.cells.iter().filter(|cell| cell.data.record.cell != "timer")

@@ -7,6 +7,7 @@ use crate::pure::sums;
 use crate::steps::gate::Passed;
 use crate::world::files;
 use crate::world::layout::{Layout, MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, is_detached, published_name};
+use crate::world::signature;
 use anyhow::{Context, Result};
 use schema::table::Table;
 use schema::{Digest, ExitCode};
@@ -26,7 +27,7 @@ pub(super) struct Staged {
     pub(super) bytes: u64,
 }
 
-pub(super) fn stage(paths: &Paths, passed: &Passed) -> Result<Staged> {
+pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Staged> {
     fs_err::create_dir_all(paths.state())?;
     let dir = tempfile::Builder::new().prefix("publish-").tempdir_in(paths.state())?;
     let mut stage = Stage { dir: dir.path(), sums: BTreeMap::new(), bytes: 0 };
@@ -44,10 +45,14 @@ pub(super) fn stage(paths: &Paths, passed: &Passed) -> Result<Staged> {
     for (name, bytes) in samples(passed, &layout)? {
         stage.add(published_name(run, &name), &bytes)?;
     }
-    for name in [MANIFEST, VERDICT, SIGNATURE] {
-        if files::exists(&layout.path(name)) {
-            stage.add(published_name(run, name), &files::read_plain(&layout.path(name))?)?;
-        }
+    for name in [MANIFEST, VERDICT] {
+        stage.add(published_name(run, name), &files::read_plain(&layout.path(name))?)?;
+    }
+    if let Some(key) = key {
+        signature::sign(key, &dir.path().join(published_name(run, MANIFEST)))?;
+        let name = published_name(run, SIGNATURE);
+        let bytes = files::read_plain(&dir.path().join(&name))?;
+        stage.add(name, &bytes)?;
     }
     stage.add_sums(passed)?;
     let (bytes, paths) = (stage.bytes, stage.sums.into_keys().collect());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ask::verify::verify;
 use crate::failure::code_of;
 use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::Sealed;
@@ -9,7 +10,7 @@ fn judged(disk: &OnDisk) -> Judged {
 }
 
 fn published(disk: &OnDisk) -> Written {
-    publish(&disk.paths, &judged(disk).pass().unwrap()).unwrap()
+    publish(&disk.paths, &judged(disk).pass().unwrap(), None).unwrap()
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn publishing_again_writes_nothing_and_another_manifest_is_refused() {
     assert!(again.already && !again.paths.contains(&"RESULTS.md".to_owned()));
     let place = disk.paths.manifests().join(format!("{RUN}.json"));
     fs_err::write(&place, b"{}").unwrap();
-    let error = publish(&disk.paths, &judged(&disk).pass().unwrap()).unwrap_err();
+    let error = publish(&disk.paths, &judged(&disk).pass().unwrap(), None).unwrap_err();
     assert_eq!(code_of(&error), ExitCode::Refused);
     assert_eq!(fs_err::read(&place).unwrap(), b"{}");
 }
@@ -55,11 +56,11 @@ fn an_interrupted_publication_is_undone_by_the_next() {
 fn a_failure_on_the_way_leaves_nothing_behind() {
     let disk = copy();
     disk.put("manifests", "a file where the folder must be");
-    assert!(publish(&disk.paths, &judged(&disk).pass().unwrap()).is_err());
+    assert!(publish(&disk.paths, &judged(&disk).pass().unwrap(), None).is_err());
     assert!(!disk.paths.events().join(RUN).exists() && !disk.paths.summary().join(RUN).exists());
     let disk = copy();
     disk.put("RESULTS.md", "no region");
-    assert!(publish(&disk.paths, &judged(&disk).pass().unwrap()).is_err());
+    assert!(publish(&disk.paths, &judged(&disk).pass().unwrap(), None).is_err());
     assert!(!disk.paths.manifests().join(format!("{RUN}.json")).exists());
 }
 
@@ -81,6 +82,29 @@ fn a_file_that_changed_after_the_judgement_is_found() {
     let disk = copy();
     let passed = judged(&disk).pass().unwrap();
     fs_err::write(disk.run().join("summary/metrics.csv"), b"x").unwrap();
-    assert_eq!(code_of(&publish(&disk.paths, &passed).unwrap_err()), ExitCode::Integrity);
+    assert_eq!(code_of(&publish(&disk.paths, &passed, None).unwrap_err()), ExitCode::Integrity);
     assert!(!disk.paths.manifests().join(format!("{RUN}.json")).exists());
+}
+
+#[test]
+fn a_signed_publication_names_its_key_and_a_foreign_signature_is_found() {
+    let disk = copy();
+    let keys = tempfile::tempdir().unwrap();
+    let key = keys.path().join("key");
+    let mut make = std::process::Command::new("ssh-keygen");
+    if !make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no ssh-keygen");
+        return;
+    }
+    publish(&disk.paths, &judged(&disk).pass().unwrap(), Some(&key)).unwrap();
+    let report = verify(&disk.paths, &[]).unwrap();
+    assert!(report.ok && report.runs[0].authorship.starts_with("SHA256:"), "{report}");
+    let signature = disk.paths.manifests().join(format!("{RUN}.json.sig"));
+    fs_err::remove_file(&signature).unwrap();
+    assert!(!verify(&disk.paths, &[]).unwrap().ok);
+    let other = keys.path().join("other");
+    fs_err::write(&other, b"other bytes").unwrap();
+    crate::world::signature::sign(&key, &other).unwrap();
+    fs_err::copy(keys.path().join("other.sig"), &signature).unwrap();
+    assert!(verify(&disk.paths, &[]).unwrap().problems.iter().any(|problem| problem.kind == "signature"));
 }

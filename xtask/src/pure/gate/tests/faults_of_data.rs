@@ -130,6 +130,11 @@ fn duplicate_and_lost_events() {
         first[3] = -500;
         set_column(events, "first_observer_ns", Column::I64(first));
     });
+    refuses("samples", "1 events with a negative interval", |e, _| {
+        let events = &mut find(&mut e.cells, BASELINE).events;
+        let start = events.u32("start_ns").unwrap()[3];
+        set_at(events, "done_ns", 3, start - 500);
+    });
 }
 
 #[test]
