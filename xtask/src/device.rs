@@ -85,7 +85,15 @@ fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
     let uuid = gpu.uuid().to_owned();
     let id = device_id(&uuid);
     let driver_cuda = Some(driver.cuda);
-    Ok(Device { selector: format!("cuda:{uuid}"), id, slug: slug(&name), arch, driver_cuda, gpu: Some(Arc::new(gpu)), why })
+    Ok(Device {
+        selector: format!("cuda:{uuid}"),
+        id,
+        slug: slug(&name),
+        arch,
+        driver_cuda,
+        gpu: Some(Arc::new(gpu)),
+        why,
+    })
 }
 
 fn arch_of(driver: &Driver, name: &str) -> Result<String> {

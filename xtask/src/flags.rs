@@ -1,6 +1,9 @@
 //! The words of the command line. What they do is elsewhere: `main.rs` is the door, `reproduce.rs` the path.
 
+use crate::steps::clocks::hold::HoldArgs;
+use crate::steps::provision::RuntimeChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use schema::plan::ProfileName;
 use std::path::PathBuf;
 
 /// Runs GPU experiments so that their numbers can be trusted, and refuses to publish them when they cannot.
@@ -61,20 +64,6 @@ pub enum Command {
     Ci,
 }
 
-/// Where programs run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum RuntimeChoice {
-    /// Docker where a daemon answers and a base is at hand, otherwise the host.
-    #[default]
-    Auto,
-    /// A hardened container.
-    Docker,
-    /// This machine.
-    Host,
-    /// The container we are already in.
-    Inside,
-}
-
 /// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProfileChoice {
@@ -84,6 +73,18 @@ pub enum ProfileChoice {
     Quick,
     /// What is published.
     Full,
+}
+
+impl ProfileChoice {
+    /// The plan's word for it.
+    #[must_use]
+    pub fn name(self) -> ProfileName {
+        match self {
+            Self::Smoke => ProfileName::Smoke,
+            Self::Quick => ProfileName::Quick,
+            Self::Full => ProfileName::Full,
+        }
+    }
 }
 
 /// What happens to the clocks.
@@ -178,6 +179,9 @@ pub struct Verify {
 pub struct Publish {
     /// The run.
     pub run: String,
+    /// Sign the manifest with this ssh key; by default the one that git signs with, if it does.
+    #[arg(long, value_name = "KEY")]
+    pub sign: Option<PathBuf>,
 }
 
 /// Entries of the notebook.
@@ -189,29 +193,24 @@ pub enum Notebook {
     Outcome(Entry),
 }
 
-/// The parts of an entry.
+/// The parts of an entry; its id is the next free one.
 #[derive(Clone, Debug, Args)]
 pub struct Entry {
-    /// Its id, e.g. `P-003`.
-    pub id: String,
     /// Its heading.
     #[arg(long)]
     pub title: String,
     /// Its prose; `-` reads standard input.
     #[arg(long)]
     pub text: String,
-    /// Claims it speaks of.
+    /// Claims it speaks of; an outcome speaks of all of its run's unless some are named.
     #[arg(long = "claim")]
     pub claims: Vec<String>,
-    /// The run it speaks of.
+    /// The run whose outcome it is.
     #[arg(long)]
     pub run: Option<String>,
-    /// Values as `name=decimal`.
+    /// Predicted values as `name=decimal`.
     #[arg(long = "value", value_name = "NAME=DECIMAL")]
     pub values: Vec<String>,
-    /// The entry's status.
-    #[arg(long, default_value = "proposed")]
-    pub status: String,
     /// The prediction was filed after a look at such data.
     #[arg(long)]
     pub informed: bool,
@@ -222,24 +221,20 @@ pub struct Entry {
 pub enum Clocks {
     /// What the GPU's clocks are now.
     Status,
-    /// Lock them until `clocks restore`.
+    /// Lock them, prove it under load, and hold until interrupted.
     Lock {
-        /// The SM clock in MHz.
+        /// The SM clock in MHz; the highest that holds unless given.
         #[arg(long)]
-        mhz: u32,
+        mhz: Option<u32>,
+        /// Where the load runs.
+        #[command(flatten)]
+        place: Where,
     },
     /// Put back what a lease remembers.
     Restore,
     /// Lock, hold while standard input is open, and restore at its end (the privileged child of a run).
     #[command(hide = true)]
-    Hold {
-        /// The GPU's UUID.
-        #[arg(long)]
-        gpu: String,
-        /// The SM clock in MHz.
-        #[arg(long)]
-        mhz: u32,
-    },
+    Hold(HoldArgs),
 }
 
 /// Flags of `pack`.

@@ -29,10 +29,15 @@ impl Journal {
     pub fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>, said: impl Fn(&T) -> Said) -> Result<T> {
         let (began, clock) = (now(), Instant::now());
         let value = work()?;
-        let Said { cached, key } = said(&value);
-        let seconds = clock.elapsed().as_secs_f64();
-        self.steps.push(Step { name: name.to_owned(), began, seconds, cached, key });
+        let said = said(&value);
+        self.note(name, began, clock.elapsed().as_secs_f64(), said);
         Ok(value)
+    }
+
+    /// Notes a step that was done outside of [`Journal::step`], with its own times.
+    pub fn note(&mut self, name: &str, began: String, seconds: f64, said: Said) {
+        let Said { cached, key } = said;
+        self.steps.push(Step { name: name.to_owned(), began, seconds, cached, key });
     }
 
     /// The steps.

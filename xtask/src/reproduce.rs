@@ -51,7 +51,10 @@ pub fn reproduce(session: &mut Session<'_>, ask: &flags::Reproduce) -> Result<Re
 
 fn remeasured(device: &crate::device::Device, judged: &crate::session::Judged) -> Level {
     if device.is_emulated() {
-        return Level::new("not run", "NOT RE-MEASURED: the emulated device exercises the path and shows nothing of a GPU");
+        return Level::new(
+            "not run",
+            "NOT RE-MEASURED: the emulated device exercises the path and shows nothing of a GPU",
+        );
     }
     match judged.passed {
         true => Level::new("holds", format!("re-measured on {}", device.slug)),

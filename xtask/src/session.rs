@@ -90,7 +90,8 @@ impl<'a> Session<'a> {
     /// See [`freeze`] and [`check_claims`].
     pub fn freeze(&self, ask: &flags::Reproduce, device: &Device) -> Result<Frozen> {
         let default = if device.is_emulated() { ProfileName::Smoke } else { ProfileName::Full };
-        let frozen = freeze(self.paths, &ask.experiment, ask.profile.map_or(default, flags::ProfileChoice::name), &ask.phases)?;
+        let frozen =
+            freeze(self.paths, &ask.experiment, ask.profile.map_or(default, flags::ProfileChoice::name), &ask.phases)?;
         check_claims(&frozen.claims)?;
         Ok(frozen)
     }
@@ -140,9 +141,8 @@ impl<'a> Session<'a> {
     pub fn build_archs(&mut self, provisioned: &Provisioned, archs: Vec<String>, offline: bool) -> Result<Built> {
         self.ui.step("build");
         let ui = self.ui;
-        let ctx = build_context(self.paths, provisioned, archs, offline, &|done, of, what| {
-            ui.line(&format!("build {done} of {of}: {what}"));
-        });
+        let say = |done: usize, of: usize, what: &str| ui.line(&format!("build {done} of {of}: {what}"));
+        let ctx = build_context(self.paths, provisioned, archs, offline, &say);
         let work = || build::build(&ctx, &*provisioned.runtime, Some(&provisioned.toolkit));
         self.journal.step("build", work, |built| Said { cached: built.cached, key: built.key })
     }
@@ -194,7 +194,8 @@ impl<'a> Session<'a> {
             (None, true) => Wanted::Fresh,
             (None, false) => Wanted::Latest,
         };
-        let clocks = if device.is_emulated() { "none".to_owned() } else { format!("{:?} {:?}", ask.clocks, ask.clock_mhz) };
+        let clocks =
+            if device.is_emulated() { "none".to_owned() } else { format!("{:?} {:?}", ask.clocks, ask.clock_mhz) };
         let inputs = Inputs::from([
             ("plan".to_owned(), frozen.plan_digest().to_string()),
             ("claims".to_owned(), frozen.claims_digest().to_string()),
@@ -235,7 +236,8 @@ impl<'a> Session<'a> {
                 let verdict = judged.verdict().clone();
                 let run = judged.sealed().manifest().predicate.run.clone();
                 let passed = verdict.gates.iter().all(|gate| {
-                    gate.passed || (in_bundle && JUDGED_AT_HOME.contains(&gate.name.as_str()) && only_history(&gate.reason))
+                    gate.passed
+                        || (in_bundle && JUDGED_AT_HOME.contains(&gate.name.as_str()) && only_history(&gate.reason))
                 });
                 Ok(Judged { run, run_dir, verdict, passed })
             })
@@ -256,7 +258,10 @@ impl<'a> Session<'a> {
             parts.push(("published", folder_digest(&folder)?));
         }
         for file in [paths.notebook(), paths.root().join("RESULTS.md"), paths.root().join("README.md")] {
-            parts.push(("markdown", digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string())));
+            parts.push((
+                "markdown",
+                digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string()),
+            ));
         }
         parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
         let key = cache::key(&parts);
@@ -269,13 +274,21 @@ impl<'a> Session<'a> {
     pub fn say_levels(&self, levels: &Levels, device: &Device, judged: &Judged) {
         self.ui.done();
         for step in self.journal.steps() {
-            self.ui.line(&format!("{:<9} {:>7.1} s{}", step.name, step.seconds, if step.cached { "  cached" } else { "" }));
+            self.ui.line(&format!(
+                "{:<9} {:>7.1} s{}",
+                step.name,
+                step.seconds,
+                if step.cached { "  cached" } else { "" }
+            ));
         }
         for gate in judged.verdict.gates.iter().filter(|gate| !gate.passed) {
             self.ui.line(&format!("gate {}: {}", gate.name, gate.reason));
         }
         for claim in &judged.verdict.claims {
-            self.ui.line(&format!("claim {}: {:?}, {} {} ({})", claim.id, claim.outcome, claim.value, claim.unit, claim.why));
+            self.ui.line(&format!(
+                "claim {}: {:?}, {} {} ({})",
+                claim.id, claim.outcome, claim.value, claim.unit, claim.why
+            ));
         }
         for (name, level) in levels {
             self.ui.line(&format!("{name} {}: {}", level.state, level.why));
@@ -314,7 +327,9 @@ pub fn build_context<'a>(
 
 /// Whether a gate refuses for nothing but the absence of a repository.
 fn only_history(reason: &str) -> bool {
-    reason.split("; ").all(|one| one.contains("git history") || one.contains("repository") || one.contains("docker/toolkit.lock"))
+    reason
+        .split("; ")
+        .all(|one| one.contains("git history") || one.contains("repository") || one.contains("docker/toolkit.lock"))
 }
 
 fn folder_digest(folder: &std::path::Path) -> Result<String> {

@@ -52,7 +52,12 @@ fn tracked_files(root: &Path) -> Result<Vec<String>> {
 
 fn git(root: &Path, args: &[&str]) -> Result<String> {
     let output = Command::new("git").arg("-C").arg(root).args(args).output().context("failed to run git")?;
-    anyhow::ensure!(output.status.success(), "git {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(
+        output.status.success(),
+        "git {} failed: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -6,6 +6,8 @@ use crate::config::Frozen;
 use crate::device::Device;
 use crate::flags;
 use crate::journal::{Said, now};
+use crate::pure::attempts::{Intent, MEASURED};
+use crate::pure::measured::sass_digest;
 use crate::rundir::Run;
 use crate::source;
 use crate::steps::build::Built;
@@ -17,8 +19,6 @@ use crate::steps::record::{Beside, record};
 use crate::steps::run::{Measured, RunContext, run};
 use crate::steps::sanitize::{Program, Sanitized};
 use crate::steps::seal::{SealInputs, Sealed, seal};
-use crate::pure::attempts::{Intent, MEASURED};
-use crate::pure::measured::sass_digest;
 use crate::world::attempts;
 use crate::world::nvml::Gpu;
 use anyhow::Result;
@@ -91,12 +91,9 @@ impl Session<'_> {
             None => Ok((run(&ctx, &*provisioned.runtime, &program, &mut |_| ())?, unwatched())),
             Some(gpu) => self.on_gpu(ask, &ctx, provisioned, &program, Arc::clone(gpu) as Arc<dyn Gpu>),
         };
-        let outcome = Journaled::run(work);
-        let (measured, watched) = match outcome.result {
-            Ok(done) => done,
-            Err(error) => return Err(self.ended(&attempt, error)),
-        };
-        self.journal.step_done("run", outcome.began, outcome.seconds, key);
+        let (began, clock) = (now(), Instant::now());
+        let (measured, watched) = work().map_err(|error| self.ended(&attempt, error))?;
+        self.journal.note("run", began, clock.elapsed().as_secs_f64(), Said { cached: false, key });
         let beside = Beside {
             provisioned,
             built,
@@ -178,21 +175,6 @@ impl Session<'_> {
             notebook_head: run.notebook_head,
         };
         self.journal.step("seal", || seal(&dir, inputs), |_| Said { cached: false, key })
-    }
-}
-
-/// A piece of work with its times, kept even when it fails.
-struct Journaled<T> {
-    began: String,
-    seconds: f64,
-    result: Result<T>,
-}
-
-impl<T> Journaled<T> {
-    fn run(work: impl FnOnce() -> Result<T>) -> Self {
-        let (began, clock) = (now(), Instant::now());
-        let result = work();
-        Self { began, seconds: clock.elapsed().as_secs_f64(), result }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod gate;
 pub mod pack;
 pub mod provision;
 pub mod publish;
+pub mod record;
 pub mod run;
 pub mod sanitize;
 pub mod seal;
