@@ -27,7 +27,7 @@ use crate::world::ui::Ui;
 use anyhow::Result;
 use schema::build::BuildRecord;
 use schema::plan::ProfileName;
-use schema::verdict::Verdict;
+use schema::verdict::{ClaimResult, Verdict};
 use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -281,14 +281,15 @@ impl<'a> Session<'a> {
                 if step.cached { "  cached" } else { "" }
             ));
         }
-        for gate in judged.verdict.gates.iter().filter(|gate| !gate.passed) {
-            self.ui.line(&format!("gate {}: {}", gate.name, gate.reason));
+        let gates = &judged.verdict.gates;
+        let held = gates.iter().filter(|gate| gate.passed).count();
+        match device.is_emulated() {
+            true => self.ui.line(&format!("gates: {held} of {} hold; an emulated run is never published", gates.len())),
+            false => crate::pure::gate::lines(gates).iter().for_each(|line| self.ui.line(line)),
         }
-        for claim in &judged.verdict.claims {
-            self.ui.line(&format!(
-                "claim {}: {:?}, {} {} ({})",
-                claim.id, claim.outcome, claim.value, claim.unit, claim.why
-            ));
+        for claim in judged.verdict.claims.iter().filter(|_| !device.is_emulated()) {
+            let ClaimResult { id, outcome, value, unit, threshold, why } = claim;
+            self.ui.line(&format!("claim {id}: {outcome:?}, {value} {unit} against {threshold} ({why})"));
         }
         for (name, level) in levels {
             self.ui.line(&format!("{name} {}: {}", level.state, level.why));

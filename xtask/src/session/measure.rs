@@ -73,7 +73,8 @@ impl Session<'_> {
             }
             return Ok(Measurement { run: found, fresh: None });
         }
-        let program = self.program(built, frozen, device)?;
+        let dir = found.dir(self.paths);
+        let program = Program { plan: dir.join("plan.toml"), ..self.program(built, frozen, device)? };
         let attempt = attempts::open(
             self.paths,
             Intent {
@@ -85,7 +86,6 @@ impl Session<'_> {
         )?;
         found.measured_since.get_or_insert_with(now);
         found.keep(self.paths)?;
-        let dir = found.dir(self.paths);
         let ctx = RunContext { ui: self.ui, run_dir: &dir, plan: &frozen.plan, deadline: DEADLINE };
         let work = || match &device.gpu {
             None => Ok((run(&ctx, &*provisioned.runtime, &program, &mut |_| ())?, unwatched())),

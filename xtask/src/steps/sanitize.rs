@@ -259,7 +259,7 @@ impl Sanitized {
     /// Nothing can be sanitized here, for this reason.
     pub fn not_applicable(why: &str) -> Self {
         let why = Some(why.to_owned());
-        Self { dir: None, verdicts: Vec::new(), key: Digest::of(b""), cached: false, not_applicable: why }
+        Self { dir: None, verdicts: Vec::new(), key: Digest::of(b""), cached: true, not_applicable: why }
     }
 
     /// Verdicts of an earlier call, every file hashed again.
