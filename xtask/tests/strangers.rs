@@ -1,0 +1,55 @@
+//! What is published, checked by programs that share no code with ours: coreutils, the in-toto reader, a Python script.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn published() -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("manifests")).map(|entries| entries.flatten().collect::<Vec<_>>());
+    let names = entries.unwrap_or_default().into_iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let run = |name: String| name.strip_suffix(".json").filter(|run| !run.contains('.')).map(str::to_owned);
+    names.filter_map(run).collect()
+}
+
+/// Python with the module, or why not.
+fn python(module: &str) -> Option<String> {
+    let python = std::env::var("ASSAY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let found = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    eprintln!("skipped: no {module}");
+    None
+}
+
+fn check(program: &str, args: &[&str]) {
+    let output = Command::new(program).args(args).current_dir(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {}: {said}", args.join(" "));
+}
+
+#[test]
+fn coreutils_accept_the_sums_of_every_published_run() {
+    for run in published() {
+        check("sha256sum", &["--check", "--strict", "--quiet", &format!("manifests/{run}.SHA256SUMS")]);
+    }
+}
+
+#[test]
+fn the_in_toto_reader_accepts_every_published_manifest() {
+    let Some(python) = python("in_toto_attestation") else { return };
+    for run in published() {
+        check(&python, &["scripts/read_statement.py", &format!("manifests/{run}.json")]);
+    }
+}
+
+#[test]
+fn headline_values_recompute_without_our_code() {
+    let Some(python) = python("pyarrow.parquet") else { return };
+    for run in published() {
+        check(&python, &["scripts/recompute.py", &run]);
+    }
+}
