@@ -304,7 +304,9 @@ impl<'a> Stage<'a> {
         let mode = format!("event_{}", launch.set.name());
         let checked = device.outputs.check(self.problem, task_pair);
         let urgent = device.urgent_outputs.check(self.problem, |ticket| self.urgent_pair(ticket));
-        let mut raw = launch_raw(config(&symbol, &mode, workers, true), host_start, launch.tasks, reports, checked);
+        let cooperative = launch.set != Setter::Kernel;
+        let mut raw =
+            launch_raw(config(&symbol, &mode, workers, cooperative), host_start, launch.tasks, reports, checked);
         raw.block_sm = (0..launch.blocks).map(|block| block % SMS).collect();
         raw.urgent_requested = u32::try_from(self.tickets.len()).unwrap_or(u32::MAX);
         raw.urgent_executed = urgent.executed;
