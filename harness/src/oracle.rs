@@ -3,6 +3,8 @@
 //! Inputs are small integers, so that a product's float32 result is exact in any order of summation and is compared bit by bit.
 //! Nothing here runs a kernel or decides what a mismatch costs.
 
+use schema::plan::mix;
+
 /// Rows and columns of an output tile. `tile.cuh` holds the same number.
 pub const TILE: usize = 64;
 /// Elements of an output tile.
@@ -145,15 +147,6 @@ fn pool(seed: u32, len: usize) -> Vec<f32> {
     let value = |index: u32| mix(seed.wrapping_mul(0xC2B2_AE35).wrapping_add(index)) % choices;
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small integers")]
     (0..len).map(|index| value(index as u32) as f32 - LARGEST_INPUT as f32).collect()
-}
-
-/// The 32-bit finaliser of MurmurHash3. `tile.cuh` holds the same function.
-fn mix(mut h: u32) -> u32 {
-    h ^= h >> 16;
-    h = h.wrapping_mul(0x85EB_CA6B);
-    h ^= h >> 13;
-    h = h.wrapping_mul(0xC2B2_AE35);
-    h ^ (h >> 16)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use assert_cmd::Command;
 use harness::open::open;
 use harness::sanitize::{programs, sanitize};
 use schema::cell::{self, CellRecord, LaunchConfig};
-use schema::plan::{Cell, Phase, Plan, PlanFile, ProfileName, Slots, Work};
+use schema::plan::{Cell, Phase, Plan, PlanFile, ProfileName, Slots, Work, delayed_event};
 use schema::progress::Progress;
 use schema::table::Table;
 use schema::{Digest, ExitCode};
@@ -142,8 +142,10 @@ fn a_smoke_run_records_every_cell() {
             Work::Timer => assert!(header.facts.timer_quantum_ns.unwrap() > 0),
             Work::Delay(leg) => {
                 let delayed = table.u32("delay_leg").unwrap().iter().filter(|found| **found == leg as u32).count();
-                let odd = table.u32("event").unwrap().iter().filter(|event| **event % 2 == 1).count();
-                assert_eq!(delayed, odd);
+                let due = table.u32("event").unwrap().iter().filter(|event| delayed_event(**event)).count();
+                assert_eq!(delayed, due);
+                let spent = table.i64("delay_ns").unwrap().iter().filter(|spent| **spent > 0).count();
+                assert_eq!(spent, due);
             }
             Work::Calibrate { .. } => {
                 assert_eq!((header.facts.poison_caught, header.facts.max_relative_error), (Some(true), Some(0.0)));

@@ -95,11 +95,12 @@ struct EventArgs {
     float* urgent_c;
     uint32_t* observed_ns;
     uint32_t* ready_ns;
-    uint32_t* last_old_ns;
+    uint32_t* old_cycles;  // SM cycles from the last poll that returned an older generation to the observation.
     uint8_t* seen;
     const uint32_t* host_issued;
     uint32_t* host_urgent_done;
     uint32_t* host_completed;
+    uint32_t* delay_spent_ns;
     uint64_t deadline_ns;
     uint32_t n_events;
     uint32_t urgent_tiles;
@@ -112,7 +113,7 @@ struct EventArgs {
     uint32_t columns;
     uint32_t observers;
 };
-static_assert(sizeof(EventArgs) == 200, "nineteen pointers, a deadline and ten words");
+static_assert(sizeof(EventArgs) == 208, "twenty pointers, a deadline and ten words");
 
 // The urgent tile of the baseline.
 struct UrgentArgs {

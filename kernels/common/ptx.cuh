@@ -132,6 +132,27 @@ __device__ __forceinline__ uint32_t mov_b32(uint32_t value) {
     return kept;
 }
 
+// 9.7.9.8 ld.shared. sm_20.
+template <uint32_t kOffset>
+__device__ __forceinline__ uint32_t ld_shared(uint32_t shared_address) {
+    uint32_t value;
+    asm volatile("ld.shared.u32 %0, [%1 + %2];" : "=r"(value) : "r"(shared_address), "n"(kOffset) : "memory");
+    return value;
+}
+
+// 9.7.9.8 ld.shared, two words. sm_20.
+__device__ __forceinline__ uint2 ld_shared_v2(uint32_t shared_address) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(shared_address) : "memory");
+    return v;
+}
+
+// 9.7.9.11 st.shared. sm_20.
+template <uint32_t kOffset>
+__device__ __forceinline__ void st_shared(uint32_t shared_address, uint32_t value) {
+    asm volatile("st.shared.u32 [%0 + %2], %1;" ::"r"(shared_address), "r"(value), "n"(kOffset) : "memory");
+}
+
 // 9.7.9.8 ld.shared, four floats. sm_20.
 template <uint32_t kOffset>
 __device__ __forceinline__ float4 ld_shared_v4(uint32_t shared_address) {
@@ -143,7 +164,7 @@ __device__ __forceinline__ float4 ld_shared_v4(uint32_t shared_address) {
 }
 
 // 9.7.9.25.3.1 cp.async, 16 bytes, past L1. sm_80.
-template <uint32_t kSharedOffset, uint32_t kGlobalOffset>
+template <uint32_t kSharedOffset, int32_t kGlobalOffset>
 __device__ __forceinline__ void cp_async_cg_16(uint32_t shared_address, const void* global_address) {
     asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(shared_address), "l"(global_address),
                  "n"(kSharedOffset), "n"(kGlobalOffset)

@@ -6,11 +6,14 @@
 
 constexpr uint32_t kPauseNs = 32;  // Pause between two looks at a word somebody else writes; one step of a GH100 timer.
 
-// Keeps this thread busy for `ns`.
-__device__ __forceinline__ void spin(uint32_t ns) {
+// Keeps this thread busy for `ns`. Returns what was really spent, by the same timer.
+__device__ __forceinline__ uint32_t spin(uint32_t ns) {
     const uint64_t start = ptx::mov_globaltimer();
-    while (ptx::mov_globaltimer() - start < ns) {
-    }
+    uint64_t spent = 0;
+    do {
+        spent = ptx::mov_globaltimer() - start;
+    } while (spent < ns);
+    return static_cast<uint32_t>(spent);
 }
 
 // An instant after which nobody waits any longer.
@@ -21,7 +24,7 @@ struct Deadline {
     __device__ __forceinline__ bool passed() const { return ptx::mov_globaltimer() - start_ns > length_ns; }
 };
 
-// Waits, for thread 0 of a block, until `ready()` holds. False when the deadline came first.
+// Waits, for one thread of a block, until `ready()` holds. False when the deadline came first.
 template <class Ready>
 __device__ __forceinline__ bool wait_until(const Deadline& deadline, Ready ready) {
     while (!ready()) {
@@ -50,7 +53,7 @@ __device__ __forceinline__ uint64_t begin_block(const WorkArgs& work) {
     return start_ns;
 }
 
-// Reads the clock after every 2^clock_shift tiles, while there is room for one more reading at the end; thread 0 only.
+// Reads the clock after every 2^clock_shift tiles, while there is room for one more reading at the end; one thread.
 __device__ __forceinline__ void sample_window(const WorkArgs& work, uint32_t tiles) {
     const uint32_t window = tiles >> work.clock_shift;
     if (window << work.clock_shift == tiles && window + 1 < work.clock_capacity) {

@@ -16,10 +16,11 @@ struct CalibratePolicy : PlainPolicy {
     __device__ __forceinline__ uint32_t pop(const WorkArgs& work) {
         if (popped == calibrate.quota) return kNoTask;
         ++popped;
-        return ptx::atom_add_relaxed_gpu(work.queue, 1);
+        return PlainPolicy::pop(work);
     }
 
-    __device__ __forceinline__ void after_tile(uint32_t tiles) {
+    __device__ __forceinline__ void after_tile(uint32_t tiles, const QueueWindow&) {
+        if (threadIdx.x != kLeader) return;
         const uint32_t now_ns = ptx::mov_globaltimer_lo();
         const uint32_t recorded = tiles - 1 - calibrate.warmup_tiles;  // Wraps above `tiles` during warm-up.
         if (recorded < calibrate.tiles) {
@@ -32,13 +33,13 @@ struct CalibratePolicy : PlainPolicy {
 __device__ __forceinline__ void calibrate(const WorkArgs& work, const CalibrateArgs& args) {
     __shared__ QueueShared shared;
     CalibratePolicy policy(args);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLeader) {
         begin_block(work);
         policy.boundary_ns = ptx::mov_globaltimer_lo();
     }
     const uint32_t tiles = drain_queue(work, shared, policy);
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLeader) {
         count_sites(work, tiles, 0, 0);
         end_block(work, tiles, 0);
     }

@@ -6,10 +6,10 @@ namespace {
 __device__ __forceinline__ void drain(const WorkArgs& work) {
     __shared__ QueueShared shared;
     PlainPolicy policy;
-    if (threadIdx.x == 0) begin_block(work);
+    if (threadIdx.x == kLeader) begin_block(work);
     const uint32_t tiles = drain_queue(work, shared, policy);
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLeader) {
         count_sites(work, tiles, 0, 0);
         end_block(work, tiles, 0);
     }

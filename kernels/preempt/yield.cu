@@ -1,8 +1,9 @@
 // The polling kernels: the poll-free loop plus one relaxed load of the flag every kPeriod tiles, and the way out of it.
 //
 // The load is issued before a tile's last chunk is multiplied and looked at after its outputs are issued. The barrier that
-// starts the next tile publishes the decision. Without a schedule (no events) the same code drains the queue and every
-// block works; with one that this grid sets, block 0 does nothing but set the flag.
+// starts the next tile publishes the decision: to any warp but the poller's a poll is one shared load and a comparison.
+// Without a schedule (no events) the same code drains the queue and every block works; with one that this grid sets, block 0
+// does nothing but set the flag.
 #include "checkpoint.cuh"
 
 namespace {
@@ -14,35 +15,40 @@ struct YieldPolicy : PlainPolicy {
     const WorkArgs& work;
     const EventArgs& events;
     YieldShared& shared;
-    uint32_t seen;              // Generation this block has served; the same in all threads.
-    uint32_t polled = 0;        // Thread 0: what the last poll returned ...
-    uint32_t polled_ns = 0;     // ... when it began ...
-    uint32_t last_old_ns = 0;   // ... and when the last one began that returned an older generation.
+    uint32_t seen;           // Generation this block has served; the same in all threads.
+    uint32_t polled = 0;     // Poller: what the last poll returned ...
+    uint32_t polled_at = 0;  // ... and the SM clock when it began.
 
     __device__ __forceinline__ YieldPolicy(const WorkArgs& work, const EventArgs& events, YieldShared& shared)
         : work(work), events(events), shared(shared), seen(events.first_generation) {}
 
-    __device__ __forceinline__ bool at_boundary(uint32_t tiles, const Window& window) {
-        if (tiles % kPeriod != 0) return false;
-        if (__builtin_expect(shared.generation == seen, 1)) return false;
-        serve(work, events, shared, window, seen);
-        seen = shared.generation;
-        return true;
+    __device__ __forceinline__ void before_last_chunk(uint32_t tiles) {
+        if (threadIdx.x == kPoller && (tiles + 1) % kPeriod == 0) poll();
     }
 
-    __device__ __forceinline__ void before_last_chunk(uint32_t tiles) {
-        if ((tiles + 1) % kPeriod != 0) return;
-        polled_ns = ptx::mov_globaltimer_lo();
+    __device__ __forceinline__ void after_tile(uint32_t tiles, const QueueWindow& window) {
+        if (threadIdx.x == kPoller && tiles % kPeriod == 0) look(window);
+    }
+
+    __device__ __forceinline__ void poll() {
+        polled_at = static_cast<uint32_t>(ptx::mov_clock64());
         polled = ptx::ld_relaxed_gpu(events.flag);
     }
 
-    __device__ __forceinline__ void after_tile(uint32_t tiles) {
-        if (tiles % kPeriod != 0) return;
-        if (__builtin_expect(newer(polled, seen), 0)) {
-            observe(events, shared, polled, last_old_ns);
-        } else {
-            last_old_ns = polled_ns;
-        }
+    // Looks at what was polled: whether it is newer. Either way the poll is old to the next one.
+    __device__ __forceinline__ bool look(const QueueWindow& window) {
+        const bool found = newer(polled, seen);
+        if (__builtin_expect(found, 0)) observe(shared, polled);
+        ptx::st_shared<kOldAt>(window.next, polled_at);
+        return found;
+    }
+
+    __device__ __forceinline__ bool interrupted(uint32_t tiles, const QueueWindow& window) {
+        if (tiles % kPeriod != 0) return false;
+        if (__builtin_expect(ptx::ld_shared<kGeneration>(window.next) == seen, 1)) return false;
+        serve(work, events, shared, window, seen);
+        seen = shared.generation;
+        return true;
     }
 
     // Polls without work until every scheduled event is served. Returns the deadlines hit.
@@ -50,7 +56,7 @@ struct YieldPolicy : PlainPolicy {
 #pragma unroll 1
         while (seen - events.first_generation != events.n_events) {
             __syncthreads();
-            if (threadIdx.x == 0) shared.expired = !poll_until_newer();
+            if (threadIdx.x == kPoller) shared.expired = !poll_until_newer();
             __syncthreads();
             if (shared.expired != 0) return 1;
             serve(work, events, shared, Window(shared.queue.stages), seen);
@@ -63,21 +69,15 @@ struct YieldPolicy : PlainPolicy {
         if (newer(shared.generation, seen)) return true;  // Observed at the last tile, not served yet.
         const Deadline deadline{work.blocks[blockIdx.x + work.first_column].start_ns, events.deadline_ns};
         return wait_until(deadline, [&] {
-            polled_ns = ptx::mov_globaltimer_lo();
-            polled = ptx::ld_relaxed_gpu(events.flag);
-            if (newer(polled, seen)) {
-                observe(events, shared, polled, last_old_ns);
-                return true;
-            }
-            last_old_ns = polled_ns;
-            return false;
+            poll();
+            return look(QueueWindow(shared.queue));
         });
     }
 };
 
 // Block 0 of a grid that sets its own flag.
 __device__ __forceinline__ void set_only(const WorkArgs& work, const EventArgs& events) {
-    if (threadIdx.x != 0) return;
+    if (threadIdx.x != kLeader) return;
     const Deadline deadline{begin_block(work), events.deadline_ns};
     end_block(work, 0, set_flags(events, deadline));
 }
@@ -87,8 +87,9 @@ __device__ __forceinline__ void yield(const WorkArgs& work, const EventArgs& eve
     __shared__ YieldShared shared;
     if (events.n_events != 0 && events.set_mode != kSetKernel && blockIdx.x == 0) return set_only(work, events);
     YieldPolicy<kPeriod> policy(work, events, shared);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLeader) {
         shared.generation = events.first_generation;
+        shared.old_at = static_cast<uint32_t>(ptx::mov_clock64());
         shared.yields = 0;
         shared.claims = 0;
         begin_block(work);
@@ -97,7 +98,7 @@ __device__ __forceinline__ void yield(const WorkArgs& work, const EventArgs& eve
     const uint32_t tiles = drain_queue(work, shared.queue, policy);
     const uint32_t deadline_hits = policy.linger();
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLeader) {
         count_sites(work, tiles, shared.yields, shared.claims);
         end_block(work, tiles, deadline_hits);
     }

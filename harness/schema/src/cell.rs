@@ -80,8 +80,10 @@ pub struct CellFacts {
     pub fp32_peak_tflops: Option<f64>,
     /// Background tiles per launch.
     pub tasks: Option<u64>,
-    /// Blocks of the poll-free grid that was fastest in the pilot (cost cells).
+    /// Blocks of the poll-free arm (cost cells): as many as the polling arm has, so that nothing else is compared.
     pub poll_free_blocks: Option<u32>,
+    /// Blocks of the poll-free grid that was fastest in the pilot (cost cells).
+    pub fastest_poll_free_blocks: Option<u32>,
     /// Median drain of each poll-free candidate in the pilot: blocks and nanoseconds (cost cells).
     pub pilot: Option<Vec<(u32, u64)>>,
     /// Floating-point operations of one tile.
@@ -155,7 +157,8 @@ pub const BASELINE_EVENTS: &[&str] = &[
 /// poll after the set instant still returned the old generation, `observers` u32, `ready` u32 (blocks), `claimer` u32 (block that
 /// claimed first), `claimer_observed_ns`, `claimer_ready_ns`, `urgent_start_ns` (first), `urgent_done_ns` (last) i64, `claims` u32,
 /// `host_issue_ns` absent unless host-set: i64 from the launch's host start, `host_set_seen_ns` absent, `host_done_ns` absent likewise,
-/// `delay_leg` u32 (0 none), `anomaly` u32.
+/// `delay_leg` u32 (0 none), `delay_ns` i64 (what was spent on the planted delay, by the timer that spent it: about 0 for an event
+/// without it, exactly 0 where none is planted), `anomaly` u32.
 pub const YIELD_EVENTS: &[&str] = &[
     "launch",
     "event",
@@ -176,6 +179,7 @@ pub const YIELD_EVENTS: &[&str] = &[
     "host_issue_ns",
     "host_done_ns",
     "delay_leg",
+    "delay_ns",
     "anomaly",
 ];
 

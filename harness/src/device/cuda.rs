@@ -51,6 +51,8 @@ pub struct CudaDevice {
     facts: DeviceFacts,
     sites: Sites,
     quantum_ns: u32,
+    /// Whether a sanitizer may be slowing the kernels: they are the lineinfo cubins.
+    sanitized: bool,
     opened: Instant,
     // Last: memory and modules go before the context they live in.
     gpu: Gpu,
@@ -99,6 +101,7 @@ impl CudaDevice {
             facts,
             sites: Sites::default(),
             quantum_ns,
+            sanitized: flavor == "lineinfo",
             opened: Instant::now(),
             gpu,
         })

@@ -174,7 +174,7 @@ pub struct PreemptLaunch {
     pub first_generation: u32,
     /// Identifies this launch's events, so that their inputs differ from any other launch's.
     pub first_event_id: u32,
-    /// A delay planted in one leg of every odd event: the leg and nanoseconds.
+    /// A delay planted in one leg of every `schema::plan::delayed_event`: the leg and nanoseconds.
     pub delay: Option<(Leg, u32)>,
     /// Set every event at once, without waiting for completion (coalescing is then likely).
     pub storm: bool,
@@ -199,6 +199,8 @@ pub struct PreemptRaw {
     pub urgent_start_ns: Vec<u64>,
     /// See `urgent_start_ns`.
     pub urgent_done_ns: Vec<u64>,
+    /// Per event: what was spent on the planted delay; 0 where none is planted.
+    pub delay_ns: Vec<u32>,
     /// Per event and urgent tile: how often it was executed.
     pub urgent_executed: Vec<u32>,
     /// Per event, `blocks` entries: low 32 bits of the device timer when the block observed it; see `seen`.

@@ -1,4 +1,4 @@
-//! What polling costs: drains in ABBA order, the polling kernel against the fastest poll-free grid on this device.
+//! What polling costs: drains in ABBA order, the polling kernel against a poll-free grid of the same size.
 
 use super::calibrate::flop_per_tile;
 use crate::device::{DrainLaunch, Drainer};
@@ -31,12 +31,13 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32, poll: u32) -> anyhow:
         pilot.push((candidate, u64::from(wall_ns)));
     }
     let best = fastest(&pilot);
-    let arms = [drain(Drainer::PollFree, best), drain(Drainer::Polling(poll), blocks)];
+    let arms = [drain(Drainer::PollFree, blocks), drain(Drainer::Polling(poll), blocks)];
     let (log, events) = quads(context, &arms)?;
     let facts = CellFacts {
         fp32_peak_tflops: log.clock_khz_p50().and_then(|khz| peak_tflops(context.session.facts(), khz)),
         tasks: Some(u64::from(tasks)),
-        poll_free_blocks: Some(best),
+        poll_free_blocks: Some(blocks),
+        fastest_poll_free_blocks: Some(best),
         pilot: Some(pilot),
         flop_per_tile: Some(flop_per_tile(k)),
         ..CellFacts::default()

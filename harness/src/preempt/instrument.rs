@@ -31,7 +31,7 @@ pub fn timer(context: &mut Context) -> anyhow::Result<Measured> {
     Ok(Measured { log, events, blocks: None, facts })
 }
 
-/// Cells `leg=…`: full residency, poll every tile, every odd event delayed in `leg`.
+/// Cells `leg=…`: full residency, poll every tile, every `schema::plan::delayed_event` delayed in `leg`.
 ///
 /// # Errors
 /// When a launch fails or the timer cell is missing.

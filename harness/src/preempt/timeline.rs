@@ -2,7 +2,7 @@
 
 use crate::device::PreemptRaw;
 use schema::cell::{BLOCK_ROWS, YIELD_EVENTS, anomaly};
-use schema::plan::{Leg, Setter};
+use schema::plan::{Leg, Setter, delayed_event};
 use schema::table::{Column, Table};
 
 const OBSERVED: u8 = 1;
@@ -21,7 +21,7 @@ pub struct Planned<'a> {
     pub urgent_tiles: u32,
     /// The planned gap before each event.
     pub gaps_ns: &'a [u32],
-    /// The leg in which odd events were delayed.
+    /// The leg in which a delay is planted.
     pub delay: Option<Leg>,
     /// How far an interval between two SMs may be negative.
     pub tolerance_ns: i64,
@@ -50,6 +50,7 @@ pub struct EventRow {
     pub host_issue_ns: Option<i64>,
     pub host_done_ns: Option<i64>,
     pub delay_leg: u32,
+    pub delay_ns: i64,
     pub anomaly: u32,
 }
 
@@ -122,6 +123,7 @@ pub fn table(rows: &[EventRow]) -> Table {
         maybe(|row| row.host_issue_ns),
         maybe(|row| row.host_done_ns),
         count(|row| row.delay_leg),
+        ns(|row| row.delay_ns),
         count(|row| row.anomaly),
     ];
     YIELD_EVENTS.iter().zip(columns).fold(Table::new(), |table, (name, column)| table.with(name, column))
@@ -134,7 +136,8 @@ fn row(raw: &PreemptRaw, planned: &Planned, event: usize) -> EventRow {
         event: narrow(event),
         gap_ns: planned.gaps_ns[event],
         claimer: u32::MAX,
-        delay_leg: planned.delay.filter(|_| event % 2 == 1).map_or(0, |leg| leg as u32),
+        delay_leg: planned.delay.filter(|_| delayed_event(narrow(event))).map_or(0, |leg| leg as u32),
+        delay_ns: i64::from(raw.delay_ns[event]),
         ..EventRow::default()
     };
     if raw.launch.deadline_hits > 0 {
@@ -309,6 +312,7 @@ mod tests {
             claimer: vec![2, 2],
             urgent_start_ns: SET.iter().map(|set| set + 120).collect(),
             urgent_done_ns: SET.iter().map(|set| set + 900).collect(),
+            delay_ns: vec![0, 2016],
             urgent_executed: vec![1, 1],
             observed_ns: columns([200, 100, 300]),
             ready_ns: columns([210, 110, 310]),
@@ -342,10 +346,12 @@ mod tests {
             host_issue_ns: Some(10),
             host_done_ns: Some(1500),
             delay_leg: 0,
+            delay_ns: 0,
             anomaly: 0,
         };
         assert_eq!(rows[0], expected);
-        assert_eq!((rows[1].delay_leg, rows[1].anomaly, rows[1].gap_ns), (Leg::Urgent as u32, 0, 41));
+        assert_eq!((rows[1].delay_leg, rows[1].delay_ns), (Leg::Urgent as u32, 2016));
+        assert_eq!((rows[1].anomaly, rows[1].gap_ns), (0, 41));
         let table = table(&rows);
         let names: Vec<&str> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, YIELD_EVENTS);

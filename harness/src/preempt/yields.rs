@@ -13,8 +13,11 @@ use anyhow::{bail, ensure};
 use schema::cell::CellFacts;
 use schema::plan::{Leg, Setter};
 
-/// After this the device gives up waiting; a launch lasts a small part of it.
-const DEADLINE_NS: u64 = 20_000_000_000;
+/// The device gives up waiting after this and [`DEADLINE_LAUNCHES`] times as long as the launch is expected to last: it bounds
+/// what a fault costs, and a sound launch comes nowhere near it.
+const DEADLINE_NS: u64 = 2_000_000_000;
+/// See [`DEADLINE_NS`].
+const DEADLINE_LAUNCHES: u64 = 50;
 /// Urgent tiles of an event.
 const URGENT_TILES: u32 = 1;
 /// Events of a pilot launch.
@@ -35,7 +38,7 @@ pub struct Shape {
     pub poll: u32,
     /// Who sets the flag.
     pub set: Setter,
-    /// A delay planted in one leg of odd events.
+    /// A delay planted in one leg of every `schema::plan::delayed_event`.
     pub delay: Option<(Leg, u32)>,
     /// Events to record, at least.
     pub events: u32,
@@ -146,11 +149,17 @@ impl Launcher<'_, '_, '_> {
             first_event_id: self.event_id,
             delay: shape.delay,
             storm: false,
-            deadline_ns: DEADLINE_NS,
+            deadline_ns: self.deadline_ns(size),
         };
         self.event_id = self.event_id.wrapping_add(size.events);
         let raw = self.context.session.preempt(&launch)?;
         Ok((launch, raw))
+    }
+
+    fn deadline_ns(&self, size: Size) -> u64 {
+        let tiles = u64::from(size.tasks.div_ceil(self.shape.blocks - 1));
+        let delays = self.shape.delay.map_or(0, |(_, ns)| u64::from(size.events) * u64::from(ns));
+        DEADLINE_NS + DEADLINE_LAUNCHES * (tiles * u64::from(self.tile_wall_ns) + delays)
     }
 
     /// Sizes launches from a pilot: how many tasks an event uses up, gap included.

@@ -3,7 +3,7 @@
 use super::check::{schedule, served};
 use harness::device::cuda::CudaDevice;
 use harness::device::{Device, PreemptLaunch, PreemptRaw};
-use schema::plan::{Leg, Setter};
+use schema::plan::{Leg, Setter, delayed_event};
 
 const DELAY_NS: u32 = 20_000;
 const TOLERANCE_NS: i64 = 4_000;
@@ -14,17 +14,20 @@ pub(crate) fn all(device: &mut CudaDevice) {
         let launch = PreemptLaunch { delay: Some((leg, DELAY_NS)), ..schedule(device, set, 1) };
         let raw = served(device, &format!("delay in {leg:?}"), &launch);
         let shifts = Leg::ALL.map(|leg| shift(&raw, leg, launch.blocks as usize));
-        println!("delay {DELAY_NS} ns in {leg:?}: odd minus even events, by leg {shifts:?} ns");
+        println!("delay {DELAY_NS} ns in {leg:?}: delayed minus other events, by leg {shifts:?} ns");
         let moved = shifts[leg as usize - 1] - i64::from(DELAY_NS);
         assert!(moved.abs() < TOLERANCE_NS, "{leg:?} moved by {moved} ns more than planted");
     }
     assert!(device.facts().slots.sms > 0);
 }
 
-/// Median of a leg over odd events minus its median over even ones.
+/// Median of a leg over delayed events minus its median over the others.
 fn shift(raw: &PreemptRaw, leg: Leg, columns: usize) -> i64 {
-    let of = |parity| median((0..raw.set_ns.len()).filter(|e| e % 2 == parity).map(|e| length(raw, leg, e, columns)));
-    of(1) - of(0)
+    let of = |delayed| {
+        let events = (0..raw.set_ns.len()).filter(|event| delayed_event(*event as u32) == delayed);
+        median(events.map(|event| length(raw, leg, event, columns)))
+    };
+    of(true) - of(false)
 }
 
 /// One leg of one event in ns. Both host legs are read off the host's own interval.
@@ -35,11 +38,7 @@ fn length(raw: &PreemptRaw, leg: Leg, event: usize, columns: usize) -> i64 {
     let claimer = row + raw.claimer[event] as usize;
     match leg {
         Leg::HostToSet | Leg::DoneToHost if raw.host_done_ns.is_empty() => 0,
-        Leg::HostToSet => {
-            let device = since(low(raw.urgent_done_ns[event]), low(raw.set_ns[event]));
-            raw.host_done_ns[event].cast_signed() - raw.host_issue_ns[event].cast_signed() - device
-        }
-        Leg::DoneToHost => {
+        Leg::HostToSet | Leg::DoneToHost => {
             let device = since(low(raw.urgent_done_ns[event]), low(raw.set_ns[event]));
             raw.host_done_ns[event].cast_signed() - raw.host_issue_ns[event].cast_signed() - device
         }

@@ -4,7 +4,7 @@ use super::summary::CellData;
 use schema::cell::{CellFacts, CellRecord};
 use schema::plan::{
     BaselinePlan, CalibratePlan, Cell, ClockClass, InstrumentPlan, Leg, Phase, Plan, Profile, ProfileName, Residency,
-    Setter, Slots, Work, YieldCell, YieldPlan,
+    Setter, Slots, Work, YieldCell, YieldPlan, delayed_event,
 };
 use schema::table::{Column, Table};
 use schema::{Digest, FORMAT};
@@ -148,7 +148,7 @@ fn baseline(events: u32) -> Table {
 fn yields(launch: &[u32], set: Setter, delayed: Option<Leg>) -> Table {
     let n = launch.len() as u32;
     let per_launch = launch.iter().collect::<std::collections::BTreeSet<_>>().len() as u32;
-    let planted = |i: u32| delayed.filter(|_| i / per_launch % 2 == 1);
+    let planted = |i: u32| delayed.filter(|_| delayed_event(i / per_launch));
     let delay =
         |i: u32, legs: &[Leg]| if planted(i).is_some_and(|l| legs.contains(&l)) { i64::from(DELAY_NS) } else { 0 };
     let column = |f: &dyn Fn(u32) -> u32| Column::U32((0..n).map(f).collect());
@@ -182,6 +182,7 @@ fn yields(launch: &[u32], set: Setter, delayed: Option<Leg>) -> Table {
         .with("host_issue_ns", host(&issue))
         .with("host_done_ns", host(&back))
         .with("delay_leg", column(&|i| planted(i).map_or(0, |leg| leg as u32)))
+        .with("delay_ns", long(&|i| planted(i).map_or(0, |_| i64::from(DELAY_NS))))
         .with("anomaly", column(&|_| 0))
 }
 

@@ -80,6 +80,35 @@ fn block_windows(sm: u32, samples: &[ClockSample]) -> Vec<(u32, u32, u32)> {
     spans.into_iter().filter_map(narrow).collect()
 }
 
+/// The clock of each SM over one launch.
+pub(super) struct SmClock {
+    ns_per_cycle: std::collections::BTreeMap<u32, f64>,
+    /// The median over SMs, for those without a window.
+    median: Option<f64>,
+}
+
+impl SmClock {
+    pub(super) fn new(windows: &[(u32, u32, u32)]) -> Self {
+        let mut sums = std::collections::BTreeMap::<u32, (u64, u64)>::new();
+        for (sm, cycles, ns) in windows {
+            let sum = sums.entry(*sm).or_default();
+            *sum = (sum.0 + u64::from(*cycles), sum.1 + u64::from(*ns));
+        }
+        let rates = sums.into_iter().filter(|(_, (cycles, _))| *cycles > 0);
+        let ns_per_cycle: std::collections::BTreeMap<u32, f64> =
+            rates.map(|(sm, (cycles, ns))| (sm, ns as f64 / cycles as f64)).collect();
+        let mut sorted: Vec<f64> = ns_per_cycle.values().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        Self { median: sorted.get(sorted.len() / 2).copied(), ns_per_cycle }
+    }
+
+    /// How long an SM took for so many cycles; absent without any window.
+    pub(super) fn ns(&self, sm: u32, cycles: u32) -> Option<u32> {
+        let rate = self.ns_per_cycle.get(&sm).copied().or(self.median)?;
+        Some((f64::from(cycles) * rate) as u32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +142,13 @@ mod tests {
         let mut samples = vec![ClockSample::default(); 12];
         samples[..4].copy_from_slice(&[sample(0, 0), sample(200, 100), sample(400, 200), sample(440, 220)]);
         assert_eq!(windows(&blocks, &samples, 4), [(7, 200, 100), (7, 200, 100)]);
+    }
+
+    #[test]
+    fn cycles_become_time_by_the_clock_of_their_sm() {
+        let clock = SmClock::new(&[(3, 200, 100), (3, 200, 100), (5, 100, 100), (9, 300, 100)]);
+        assert_eq!([3, 5, 9, 77].map(|sm| clock.ns(sm, 1000)), [Some(500), Some(1000), Some(333), Some(500)]);
+        assert_eq!(SmClock::new(&[]).ns(3, 1000), None);
     }
 
     #[test]

@@ -16,11 +16,12 @@ pub(super) const CONTROLS: [Control; 4] = [
     Control { file: "controls/out_of_bounds", symbol: "control_out_of_bounds", threads: 32 },
     Control { file: "controls/shared_race", symbol: "control_shared_race", threads: 64 },
     Control { file: "controls/uninitialised", symbol: "control_uninitialised", threads: 32 },
-    Control { file: "controls/divergent_barrier", symbol: "control_divergent_barrier", threads: 64 },
+    Control { file: "controls/divergent_barrier", symbol: "control_divergent_barrier", threads: 32 },
 ];
 
-/// Words in the buffers of a control; fewer than its threads, so that one behind the end stays inside the allocation's page.
-const WORDS: u32 = 31;
+/// Words in the buffers of a control: half a warp, so that half of it does otherwise, and one word behind the end stays inside
+/// the allocation's page.
+const WORDS: u32 = 16;
 
 impl CudaDevice {
     /// Launches the planted fault `symbol` once, so that a sanitizer can catch it.

@@ -2,10 +2,11 @@
 
 use super::CudaDevice;
 use super::abi::EventArgs;
+use super::clock::SmClock;
 use super::driver::{Kernel, Shape};
 use super::memory::{Buffer, Layout, Mapped};
 use super::work::{Prepared, TILE_BYTES, UrgentOutputs, WorkPlan, word};
-use crate::device::{PreemptLaunch, PreemptRaw};
+use crate::device::{LaunchRaw, PreemptLaunch, PreemptRaw};
 use crate::oracle::UNWRITTEN;
 use anyhow::Context as _;
 use schema::plan::Setter;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How much longer than the device the host waits, so that the device's own deadline speaks first.
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// Without a clock a poll is said to be this old, which puts it before any set instant.
+const LONG_AGO_NS: u32 = 1 << 30;
 
 /// Memory of the last schedule, reused by the next.
 #[derive(Default)]
@@ -32,7 +36,8 @@ struct EventPlaces {
     urgent_executions: usize,
     observed_ns: usize,
     ready_ns: usize,
-    last_old_ns: usize,
+    old_cycles: usize,
+    delay_spent_ns: usize,
     seen: usize,
     claimer: usize,
     bytes: usize,
@@ -51,7 +56,8 @@ impl EventPlaces {
             urgent_executions: layout.add::<u32>(urgent),
             observed_ns: layout.add::<u32>(cells),
             ready_ns: layout.add::<u32>(cells),
-            last_old_ns: layout.add::<u32>(cells),
+            old_cycles: layout.add::<u32>(cells),
+            delay_spent_ns: layout.add::<u32>(events),
             seen: layout.add::<u8>(cells),
             claimer: layout.add::<u32>(urgent),
             bytes: layout.bytes(),
@@ -114,6 +120,8 @@ impl CudaDevice {
         };
         let collected = self.collect(&prepared, kernel.config(&shape), host_start_ns, false, Some(&outputs))?;
         let evidence = &self.events.evidence;
+        let observed_ns: Vec<u32> = evidence.download(places.observed_ns, sizes.cells)?;
+        let old_cycles: Vec<u32> = evidence.download(places.old_cycles, sizes.cells)?;
         Ok(PreemptRaw {
             setter,
             start_ns: collected.start_ns,
@@ -122,9 +130,10 @@ impl CudaDevice {
             urgent_start_ns: evidence.download(places.urgent_start_ns, sizes.urgent)?,
             urgent_done_ns: evidence.download(places.urgent_done_ns, sizes.urgent)?,
             urgent_executed: evidence.download(places.urgent_executions, sizes.urgent)?,
-            observed_ns: evidence.download(places.observed_ns, sizes.cells)?,
+            delay_ns: evidence.download(places.delay_spent_ns, sizes.events)?,
             ready_ns: evidence.download(places.ready_ns, sizes.cells)?,
-            last_old_ns: evidence.download(places.last_old_ns, sizes.cells)?,
+            last_old_ns: last_old_ns(&observed_ns, &old_cycles, &collected.launch),
+            observed_ns,
             seen: evidence.download(places.seen, sizes.cells)?,
             host_issue_ns: host.issue_ns,
             host_done_ns: host.done_ns,
@@ -165,11 +174,12 @@ impl CudaDevice {
             urgent_c: work.urgent_c.at(0),
             observed_ns: at(places.observed_ns),
             ready_ns: at(places.ready_ns),
-            last_old_ns: at(places.last_old_ns),
+            old_cycles: at(places.old_cycles),
             seen: at(places.seen),
             host_issued: work.words.at(word::ISSUED),
             host_urgent_done: self.events.host_done.as_ref().map_or(0, |words| words.at(0)),
             host_completed: work.words.at(word::COMPLETED),
+            delay_spent_ns: at(places.delay_spent_ns),
             deadline_ns: launch.deadline_ns,
             n_events: u32::try_from(launch.gaps_ns.len()).unwrap_or(u32::MAX),
             urgent_tiles: launch.urgent_tiles,
@@ -197,7 +207,10 @@ impl CudaDevice {
             Setter::Host => ("event_host", launch.blocks),
             Setter::Kernel => ("event_kernel", launch.blocks - 1),
         };
-        let shape = Shape { mode, grid, shared_bytes: 0, cooperative: true };
+        // A cooperative grid is not started while another kernel runs (seen on an H200, driver 580), so beside a setter kernel
+        // the grid is an ordinary one. The setter and the grid together stay within the slots, which is what a wait needs.
+        let cooperative = launch.set != Setter::Kernel;
+        let shape = Shape { mode, grid, shared_bytes: 0, cooperative };
         let mut setter = None;
         if launch.set == Setter::Kernel {
             let setter_shape = Shape { mode: "setter", grid: 1, shared_bytes: 0, cooperative: false };
@@ -257,6 +270,18 @@ impl CudaDevice {
         }
         times
     }
+}
+
+/// When each cell's last poll began that returned an older generation: by the cycles of its block's SM before the observation,
+/// at the clock that this SM ran at in this launch.
+fn last_old_ns(observed_ns: &[u32], old_cycles: &[u32], launch: &LaunchRaw) -> Vec<u32> {
+    let columns = launch.block_sm.len().max(1);
+    let clock = SmClock::new(&launch.clock);
+    let cell = |(cell, (observed, cycles)): (usize, (&u32, &u32))| {
+        let sm = launch.block_sm.get(cell % columns).copied().unwrap_or(u32::MAX);
+        observed.wrapping_sub(clock.ns(sm, *cycles).unwrap_or(LONG_AGO_NS))
+    };
+    observed_ns.iter().zip(old_cycles).enumerate().map(cell).collect()
 }
 
 /// The background work beside a schedule: column 0 is the setter's, whoever it is.

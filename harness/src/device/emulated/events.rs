@@ -8,7 +8,7 @@ use super::tiles::{Outputs, Problem};
 use super::{Emulated, SMS, config, task_pair};
 use crate::device::{PreemptLaunch, PreemptRaw};
 use crate::oracle::Pair;
-use schema::plan::{Leg, Setter};
+use schema::plan::{Leg, Setter, delayed_event};
 use std::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -47,6 +47,7 @@ struct EventMarks {
     urgent_seen_by_host: AtomicU32,
     host_issue_ns: AtomicU64,
     host_done_ns: AtomicU64,
+    delay_ns: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -139,13 +140,16 @@ impl<'a> Stage<'a> {
         in_time
     }
 
-    /// Spends the planted delay when it belongs to this leg of this event.
+    /// Spends the planted delay when it belongs to this leg of this event, and records what was spent.
     fn delay(&self, leg: Leg, event: u32) {
         if let Some((planted, ns)) = self.launch.delay
             && planted == leg
-            && event % 2 == 1
+            && delayed_event(event)
         {
-            self.grid.clock.wait_until(self.now() + u64::from(ns));
+            let start_ns = self.now();
+            self.grid.clock.wait_until(start_ns + u64::from(ns));
+            let spent_ns = u32::try_from(self.now() - start_ns).unwrap_or(u32::MAX);
+            self.events[event as usize].delay_ns.fetch_max(spent_ns, Relaxed);
         }
     }
 
@@ -234,8 +238,8 @@ impl<'a> Stage<'a> {
     fn poll(&self, poller: &mut Poller, report: &mut BlockReport) {
         let began_ns = self.now();
         let generation = self.flag.load(Acquire);
+        let old_ns = std::mem::replace(&mut poller.last_old_ns, began_ns);
         if !newer(generation, poller.seen) {
-            poller.last_old_ns = began_ns;
             return;
         }
         let observed_ns = self.now();
@@ -243,7 +247,7 @@ impl<'a> Stage<'a> {
         self.delay(Leg::ObservedToReady, index(generation) - 1);
         let ready_ns = self.now();
         for event in index(poller.seen)..index(generation) {
-            self.note(event, poller, observed_ns, ready_ns);
+            self.note(event, poller.column, old_ns, observed_ns, ready_ns);
         }
         report.yields += 1;
         self.serve(index(generation) * self.launch.urgent_tiles, poller.column, report);
@@ -251,11 +255,11 @@ impl<'a> Stage<'a> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the record holds the low 32 bits")]
-    fn note(&self, event: u32, poller: &Poller, observed_ns: u64, ready_ns: u64) {
-        let cell = &self.columns[event as usize * self.launch.blocks as usize + poller.column as usize];
+    fn note(&self, event: u32, column: u32, old_ns: u64, observed_ns: u64, ready_ns: u64) {
+        let cell = &self.columns[event as usize * self.launch.blocks as usize + column as usize];
         cell.observed_ns.store(observed_ns as u32, Relaxed);
         cell.ready_ns.store(ready_ns as u32, Relaxed);
-        cell.last_old_ns.store(poller.last_old_ns as u32, Relaxed);
+        cell.last_old_ns.store(old_ns as u32, Relaxed);
         cell.seen.store(OBSERVED | READY, Relaxed);
         self.events[event as usize].ready.fetch_add(1, AcqRel);
     }
@@ -300,7 +304,9 @@ impl<'a> Stage<'a> {
         let mode = format!("event_{}", launch.set.name());
         let checked = device.outputs.check(self.problem, task_pair);
         let urgent = device.urgent_outputs.check(self.problem, |ticket| self.urgent_pair(ticket));
-        let mut raw = launch_raw(config(&symbol, &mode, workers, true), host_start, launch.tasks, reports, checked);
+        let cooperative = launch.set != Setter::Kernel;
+        let mut raw =
+            launch_raw(config(&symbol, &mode, workers, cooperative), host_start, launch.tasks, reports, checked);
         raw.block_sm = (0..launch.blocks).map(|block| block % SMS).collect();
         raw.urgent_requested = u32::try_from(self.tickets.len()).unwrap_or(u32::MAX);
         raw.urgent_executed = urgent.executed;
@@ -321,6 +327,7 @@ impl<'a> Stage<'a> {
             claimer: self.tickets.iter().map(|ticket| ticket.claimer.load(Relaxed)).collect(),
             urgent_start_ns: self.tickets.iter().map(|ticket| ticket.start_ns.load(Relaxed)).collect(),
             urgent_done_ns: self.tickets.iter().map(|ticket| ticket.done_ns.load(Relaxed)).collect(),
+            delay_ns: self.events.iter().map(|marks| marks.delay_ns.load(Relaxed)).collect(),
             urgent_executed: (0..self.tickets.len()).map(|ticket| self.urgent_outputs.times(ticket)).collect(),
             observed_ns: column(|cell| &cell.observed_ns),
             ready_ns: column(|cell| &cell.ready_ns),
@@ -424,6 +431,11 @@ mod tests {
         let raw = check(&PreemptLaunch { delay, gaps_ns: vec![1000; 4], ..launch() });
         let spent: Vec<u64> =
             raw.urgent_done_ns.iter().zip(&raw.urgent_start_ns).map(|(done, start)| done - start).collect();
-        assert!(spent[1] >= 3_000_000 && spent[3] >= 3_000_000);
+        for (event, spent_ns) in (0..).zip(spent) {
+            let delayed = delayed_event(event);
+            assert!(!delayed || spent_ns >= u64::from(raw.delay_ns[event as usize]));
+            assert_eq!(raw.delay_ns[event as usize] >= 3_000_000, delayed);
+        }
+        assert!((0..4).any(delayed_event));
     }
 }

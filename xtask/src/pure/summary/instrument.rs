@@ -4,9 +4,8 @@ use super::rows::Rows;
 use super::{CellData, Kept, yields};
 use crate::pure::stats::{Estimate, P50, Resamples, quantile};
 use anyhow::ensure;
-use schema::plan::Leg;
+use schema::plan::{Leg, delayed_event};
 use schema::table::Table;
-use std::collections::BTreeMap;
 
 /// `timer_quantum_ns`: the step of the global timer. `sm_offset_ns_max`: the largest distance of an SM's timer from that
 /// of block 0's SM.
@@ -28,66 +27,65 @@ fn single(value: i64, n: u64) -> Estimate<i64> {
     Estimate { value, interval: None, n }
 }
 
-/// `leg_shift_ns`: by how much the median of this leg over events with the planted delay exceeds that over events
-/// without. The planted delay is said beside it, so that a reader sees both.
+/// `leg_shift_ns`: by how much the median of this leg over events with the planted delay exceeds that over events without.
+/// `leg_shift_error_ns`: that, less what was really spent, likewise over events with the delay and without.
 pub(super) fn delay(leg: Leg, delay_ns: u32, events: &Table, kept: &Kept, rows: &mut Rows) -> anyhow::Result<()> {
     let (sound, anomalous) = yields::sound_rows(events, kept)?;
     let (launch, event, planted) = (events.u32("launch")?, events.u32("event")?, events.u32("delay_leg")?);
+    let spent = events.i64("delay_ns")?;
     let durations = durations(leg, events)?;
-    let (mut plain, mut delayed) = (Vec::new(), Vec::new());
+    let (mut plain, mut delayed) = (Samples::default(), Samples::default());
     for i in sound {
-        let due = if event[i] % 2 == 1 { leg as u32 } else { 0 };
+        let due = if delayed_event(event[i]) { leg as u32 } else { 0 };
         ensure!(planted[i] == due, "event {} of launch {} says leg {}, not {due}", event[i], launch[i], planted[i]);
         let Some(duration) = durations[i] else { continue };
-        if due == 0 { plain.push((launch[i], duration)) } else { delayed.push((launch[i], duration)) }
+        let samples = if due == 0 { &mut plain } else { &mut delayed };
+        samples.legs.push((launch[i], duration));
+        samples.spent.push(spent[i]);
     }
-    if spans_two_clocks(leg) {
-        remove_clock_offsets(&mut plain, &mut delayed);
-    }
-    let launches = plain.iter().chain(&delayed).map(|(launch, _)| *launch);
-    if let Some(shift) = Resamples::new(&rows.cell_seed(), launches).shift(&plain, &delayed) {
-        rows.nanoseconds("leg_shift_ns", shift, &format!("planted {delay_ns} ns"));
+    let launches = plain.legs.iter().chain(&delayed.legs).map(|(launch, _)| *launch);
+    let shift = Resamples::new(&rows.cell_seed(), launches).shift(&plain.legs, &delayed.legs);
+    let spent = quantile(&delayed.spent, P50).zip(quantile(&plain.spent, P50)).map(|(delayed, plain)| delayed - plain);
+    if let Some((shift, spent)) = shift.zip(spent) {
+        let note = format!("planted {delay_ns} ns");
+        rows.nanoseconds("leg_shift_ns", shift, &note);
+        rows.nanoseconds("leg_shift_error_ns", less(shift, spent), &format!("{note}, spent {spent} ns"));
     }
     rows.count("anomalous_events", anomalous, events.rows() as u64);
     Ok(())
 }
 
+/// Events with the planted delay, or those without.
+#[derive(Default)]
+struct Samples {
+    /// Launch, and how long the leg took.
+    legs: Vec<(u32, i64)>,
+    /// What was spent on the delay.
+    spent: Vec<i64>,
+}
+
+fn less(estimate: Estimate<i64>, by: i64) -> Estimate<i64> {
+    let interval = estimate.interval.map(|(lo, hi)| (lo - by, hi - by));
+    Estimate { value: estimate.value - by, interval, n: estimate.n }
+}
+
 /// How long the leg took in each event; absent where an end of it was not recorded.
+///
+/// Instants of the host and of the device are never subtracted: their clocks start apart. Both legs between the two are read
+/// off the host's own interval, less the part of it that the device timed by itself, from the set instant to the urgent end.
 fn durations(leg: Leg, events: &Table) -> anyhow::Result<Vec<Option<i64>>> {
     let between = |from: &str, to: &str| -> anyhow::Result<Vec<Option<i64>>> {
         Ok(events.i64(from)?.iter().zip(events.i64(to)?).map(|(from, to)| Some(to - from)).collect())
     };
     match leg {
-        Leg::HostToSet => {
-            let issued = events.opt_i64("host_issue_ns")?.iter();
-            Ok(issued.zip(events.i64("set_ns")?).map(|(issued, set)| Some(set - (*issued)?)).collect())
+        Leg::HostToSet | Leg::DoneToHost => {
+            let (issued, seen) = (events.opt_i64("host_issue_ns")?, events.opt_i64("host_done_ns")?);
+            let ends = issued.iter().zip(seen).zip(events.i64("urgent_done_ns")?);
+            Ok(ends.map(|((issued, seen), device)| Some((*seen)? - (*issued)? - device)).collect())
         }
         Leg::SetToObserved => Ok(events.i64("first_observer_ns")?.iter().map(|ns| Some(*ns)).collect()),
         Leg::ObservedToReady => between("claimer_observed_ns", "claimer_ready_ns"),
         Leg::ReadyToUrgent => between("claimer_ready_ns", "urgent_start_ns"),
         Leg::Urgent => between("urgent_start_ns", "urgent_done_ns"),
-        Leg::DoneToHost => {
-            let (set, done) = (events.i64("set_ns")?, events.i64("urgent_done_ns")?);
-            let seen = events.opt_i64("host_done_ns")?.iter().enumerate();
-            Ok(seen.map(|(i, seen)| Some((*seen)? - set[i] - done[i])).collect())
-        }
-    }
-}
-
-fn spans_two_clocks(leg: Leg) -> bool {
-    matches!(leg, Leg::HostToSet | Leg::DoneToHost)
-}
-
-/// Host and device clocks start apart, differently in each launch. The median of a launch's plain events is taken off all
-/// of that launch's events, which leaves the shift alone.
-fn remove_clock_offsets(plain: &mut [(u32, i64)], delayed: &mut Vec<(u32, i64)>) {
-    let mut by_launch: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
-    for (launch, duration) in plain.iter() {
-        by_launch.entry(*launch).or_default().push(*duration);
-    }
-    let offset = |launch: u32| quantile(by_launch.get(&launch)?, P50);
-    delayed.retain(|(launch, _)| by_launch.contains_key(launch));
-    for (launch, duration) in plain.iter_mut().chain(delayed) {
-        *duration -= offset(*launch).expect("launches without a plain event were left out");
     }
 }
