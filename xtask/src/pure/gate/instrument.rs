@@ -38,7 +38,8 @@ fn judge_offsets(rule: &mut Rule, evidence: &Evidence, timer: &CellEvidence) {
     rule.count("sm_offset_ns_max", offsets.iter().map(|offset| offset.saturating_abs()).max());
 }
 
-/// The median of a noisy leg is known to its interval only: the interval must reach the planted delay, and be narrow.
+/// A leg moves by what was really spent on the planted delay. The median of a noisy leg is known to its interval only: the
+/// interval of the error must reach zero within two quanta, and be narrow.
 fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
     let planted = i64::from(evidence.plan.profile.instrument.delay_ns);
     let slack = 2 * i64::from(quantum);
@@ -48,21 +49,27 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
         format!("a planted delay of {planted} ns is below two quanta"),
         "plan a longer delay_ns",
     );
-    let mut shifts = BTreeMap::new();
+    let (mut shifts, mut errors) = (BTreeMap::new(), BTreeMap::new());
     for leg in Leg::ALL {
         let cell = format!("leg={}", leg.name());
-        let found = evidence.recomputed.metrics.iter().find(|m| m.cell == cell && m.metric == "leg_shift_ns");
-        let Some((shift, lo, hi)) = found.and_then(shift_of) else {
+        let find = |name: &str| evidence.recomputed.metrics.iter().find(|m| m.cell == cell && m.metric == name);
+        let found = find("leg_shift_ns").and_then(shift_of).zip(find("leg_shift_error_ns").and_then(shift_of));
+        let Some(((shift, ..), (error, lo, hi))) = found else {
             rule.refuse(format!("no planted delay was seen in leg {}", leg.name()), AGAIN);
             continue;
         };
         shifts.insert(leg.name(), shift);
-        let reaches = lo <= planted + slack && planted - slack <= hi;
-        let moved = (shift - planted).abs() <= slack || reaches && hi - lo <= planted / NARROW;
-        let reason = format!("leg {} moved by {shift} ns ({lo} to {hi}), {planted} ns were planted", leg.name());
+        errors.insert(leg.name(), error);
+        let reaches = lo <= slack && -slack <= hi && hi - lo <= planted / NARROW;
+        let moved = shift > planted / 2 && (error.abs() <= slack || reaches);
+        let reason = format!(
+            "leg {} moved by {shift} ns, {planted} ns were planted, and what was spent leaves {error} ns ({lo} to {hi})",
+            leg.name()
+        );
         rule.require(moved, reason, "find what delays this leg, or plan more delay_events");
     }
     rule.count("leg_shift_ns", shifts);
+    rule.count("leg_shift_error_ns", errors);
 }
 
 /// A shift with the ends of its interval; without an interval it is its own.
