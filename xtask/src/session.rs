@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
     fn program(&self, built: &Built, frozen: &Frozen, device: &Device) -> Result<Program> {
         let plan = self.paths.state().join("plans").join(format!("{}.toml", frozen.plan_digest().short()));
         crate::world::files::write_whole(&plan, frozen.plan_toml.as_bytes())?;
-        Ok(Program::new(&built.record, &built.dir, &built.harness(), &plan, &device.arch, &device.selector))
+        Ok(Program::new(&built.record, &built.cubins_dir(), &built.harness(), &plan, &device.arch, &device.selector))
     }
 
     /// The run with these inputs, or a new one.

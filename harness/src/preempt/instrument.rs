@@ -31,12 +31,17 @@ pub fn timer(context: &mut Context) -> anyhow::Result<Measured> {
     Ok(Measured { log, events, blocks: None, facts })
 }
 
-/// Cells `leg=…`: full residency, poll every tile, every `schema::plan::delayed_event` delayed in `leg`.
+/// Blocks of a leg's launches: block 0 sets, the other polls.
+const LEG_BLOCKS: u32 = 2;
+
+/// Cells `leg=…`: a setter and one block that polls every tile, every `schema::plan::delayed_event` delayed in `leg`.
+///
+/// One polling block has nobody to compete with for a claim, so a leg lasts the same whether or not another was delayed; at
+/// full residency the claimer is whoever was quickest, and the choice moves with the delay.
 ///
 /// # Errors
 /// When a launch fails or the timer cell is missing.
 pub fn delay(context: &mut Context, leg: Leg) -> anyhow::Result<Measured> {
-    let slots = context.session.facts().slots;
     let plan = &context.profile.instrument;
     let set = match leg {
         Leg::HostToSet | Leg::DoneToHost => Setter::Host,
@@ -44,7 +49,7 @@ pub fn delay(context: &mut Context, leg: Leg) -> anyhow::Result<Measured> {
     };
     let shape = Shape {
         k: context.profile.yields.k,
-        blocks: slots.sms * slots.yield_per_sm,
+        blocks: LEG_BLOCKS,
         poll: 1,
         set,
         delay: Some((leg, plan.delay_ns)),

@@ -61,16 +61,18 @@ pub(super) struct Burn<'a> {
 
 impl Load for Burn<'_> {
     fn burn(&self, seconds: f64, on_window: &mut dyn FnMut(f64)) -> Result<()> {
-        let cubins = self.program.cubins.join("cubins");
         let words = ["burn", "--hold", "--device", &self.program.device, "--cubins"];
         let mut args: Vec<String> = words.map(str::to_owned).into();
-        args.extend([cubins.display().to_string(), "--seconds".to_owned(), format!("{seconds}")]);
+        args.extend([self.program.cubins.display().to_string(), "--seconds".to_owned(), format!("{seconds}")]);
         let task = Task {
             label: "burn".to_owned(),
             program: self.program.harness.display().to_string(),
             args,
             env: Vec::new(),
-            readable: vec![self.program.cubins.clone()],
+            readable: vec![
+                self.program.cubins.clone(),
+                self.program.harness.parent().map(PathBuf::from).unwrap_or_default(),
+            ],
             writable: self.scratch.clone(),
             gpu: true,
             deadline: Duration::from_secs_f64(seconds + 60.0),

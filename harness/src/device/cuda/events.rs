@@ -207,10 +207,12 @@ impl CudaDevice {
             Setter::Host => ("event_host", launch.blocks),
             Setter::Kernel => ("event_kernel", launch.blocks - 1),
         };
-        // A cooperative grid is not started while another kernel runs (seen on an H200, driver 580), so beside a setter kernel
-        // the grid is an ordinary one. The setter and the grid together stay within the slots, which is what a wait needs.
+        // Beside a setter kernel the grid is an ordinary one, launched first: on an H200 with driver 580 a cooperative grid does
+        // not run beside another kernel, and a grid launched behind the running setter starts when the setter has ended. The
+        // setter and the grid together stay within the slots, so the slot it starts in is always open.
         let cooperative = launch.set != Setter::Kernel;
         let shape = Shape { mode, grid, shared_bytes: 0, cooperative };
+        kernel.launch2(self.gpu.background, &shape, &prepared.args, args)?;
         let mut setter = None;
         if launch.set == Setter::Kernel {
             let setter_shape = Shape { mode: "setter", grid: 1, shared_bytes: 0, cooperative: false };
@@ -218,7 +220,6 @@ impl CudaDevice {
             self.kernels.setter.launch2(self.gpu.priority, &setter_shape, &work, args)?;
             setter = Some(self.kernels.setter.config(&setter_shape));
         }
-        kernel.launch2(self.gpu.background, &shape, &prepared.args, args)?;
         Ok((shape, setter))
     }
 

@@ -11,7 +11,7 @@ pub struct Program {
     pub harness: PathBuf,
     /// Digest of the harness.
     pub harness_digest: Digest,
-    /// The build folder that the cubins' paths start from.
+    /// The folder of cubins, `<arch>/<flavor>/…`.
     pub cubins: PathBuf,
     /// The frozen plan.
     pub plan: PathBuf,
@@ -27,11 +27,11 @@ pub struct Program {
 
 impl Program {
     /// The part of a build that runs on one architecture.
-    pub fn new(record: &BuildRecord, build: &Path, harness: &Path, plan: &Path, arch: &str, device: &str) -> Self {
+    pub fn new(record: &BuildRecord, cubins: &Path, harness: &Path, plan: &Path, arch: &str, device: &str) -> Self {
         Self {
             harness: harness.to_owned(),
             harness_digest: record.harness,
-            cubins: build.to_owned(),
+            cubins: cubins.to_owned(),
             plan: plan.to_owned(),
             kernels: record.kernels.iter().filter(|kernel| kernel.arch == arch).cloned().collect(),
             built: record.cubins.iter().filter(|cubin| cubin.arch == arch).cloned().collect(),
