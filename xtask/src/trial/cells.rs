@@ -75,7 +75,7 @@ fn complete(launches: &mut Table, events: &Table, urgent: bool) {
     let served = Column::U32(names.iter().map(|launch| per_launch.get(launch).copied().unwrap_or(0)).collect());
     let p50 = launches.u32("clock_khz_p50").unwrap().to_vec();
     let all = |value: u32| Column::U32(vec![value; names.len()]);
-    set_column(launches, "clock_windows", all(2));
+    set_column(launches, "clock_windows", all(3));
     let starts = Column::I64(names.iter().map(|launch| i64::from(*launch) * 1_400_000).collect());
     let table = std::mem::take(launches);
     *launches = table
@@ -131,13 +131,13 @@ fn blocks_of(events: &Table) -> Table {
     Table { columns: BLOCK_ROWS.iter().zip(rows).map(|(name, v)| ((*name).to_owned(), Column::U32(v))).collect() }
 }
 
-/// Two windows a launch, from which its clock columns follow.
+/// Three windows a launch, from which its clock columns follow.
 fn clock_of(launches: &Table) -> Table {
     let (launch, min) = (launches.u32("launch").unwrap(), launches.u32("clock_khz_min").unwrap());
-    let max = launches.u32("clock_khz_max").unwrap();
+    let (p50, max) = (launches.u32("clock_khz_p50").unwrap(), launches.u32("clock_khz_max").unwrap());
     let mut rows: [Vec<u32>; 4] = Default::default();
     for i in 0..launches.rows() {
-        for khz in [min[i], max[i]] {
+        for khz in [min[i], p50[i], max[i]] {
             rows.iter_mut().zip([launch[i], 0, khz, 1_000_000]).for_each(|(column, value)| column.push(value));
         }
     }

@@ -248,6 +248,7 @@ fn recompute() {
     refuses("recompute", "metrics.csv is absent", |e, _| e.metrics_csv = None);
     refuses("recompute", "is no figure of this run", |e, _| drop(e.figures.insert("x.svg".to_owned(), String::new())));
     refuses("recompute", "not at hand", |_, f| f.detached = None);
+    refuses("recompute", "no launch's clock", |_, f| f.detached.as_mut().unwrap().clock_launches = 0);
     refuses("recompute", "event 3", |_, f| f.detached.as_mut().unwrap().faults.push("event 3 differs".to_owned()));
 }
 

@@ -83,6 +83,16 @@ fn an_unsteady_clock_in_band_alone() {
 fn a_weaker_clock_than_the_plan_requires() {
     refuses("clocks", "not locked", |e, _| e.plan.clocks = ClockClass::Locked);
     refuses("clocks", "not put back", |e, _| e.environment.clocks.restored = Some(false));
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.setter_calls = 1);
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.mode = "lock".to_owned());
+}
+
+#[test]
+fn no_plan_makes_unsteady_clocks_good_enough() {
+    refuses("clocks", "in-band clock left", |e, _| {
+        e.plan.clocks = ClockClass::Unsteady;
+        set_at(launches(e, YIELD), "clock_khz_min", 5, 1_900_000);
+    });
 }
 
 #[test]
