@@ -65,7 +65,7 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
     let kernels = evidence.build.iter().flat_map(|build| &build.kernels);
     let folders: BTreeSet<String> =
         kernels.filter_map(|kernel| kernel.file.split_once('/')).map(|(folder, _)| folder.to_owned()).collect();
-    super::history::of_run(paths, commit, &predicate.experiment, &evidence.claims, &folders)
+    super::history::of_run(paths, commit, &evidence.plan, &evidence.claims, &folders)
 }
 
 /// What the detached tables say; absent unless every one that the manifest names is at hand.

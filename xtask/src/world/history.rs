@@ -9,9 +9,10 @@ use anyhow::{Context, Result};
 use schema::Digest;
 use schema::build::BudgetFile;
 use schema::claim::{Claim, ClaimFile};
+use schema::plan::{Plan, PlanFile};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Asks this repository about a run: its measured commit, its experiment, its claims, and the folders of its kernels.
+/// Asks this repository about a run: its measured commit, its plan, its claims, and the folders of its kernels.
 ///
 /// Absent when there is no repository, or when its history is cut off before the commit.
 ///
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn of_run(
     paths: &Paths,
     commit: &str,
-    experiment: &str,
+    plan: &Plan,
     claims: &ClaimFile,
     folders: &BTreeSet<String>,
 ) -> Result<Option<History>> {
@@ -35,13 +36,16 @@ pub fn of_run(
         in_history: known && git.is_ancestor(commit, &git.head()?)?,
         claims: None,
         plan: None,
+        planned: false,
         toolkit_lock: None,
         budgets: Vec::new(),
         registered: BTreeMap::new(),
     };
     if known {
-        let plan_path = format!("harness/experiments/{experiment}/plan.toml");
-        history.plan = git.file_at(commit, &plan_path)?.map(Digest::of);
+        let experiment = &plan.experiment;
+        let plan_file = git.file_at(commit, &format!("harness/experiments/{experiment}/plan.toml"))?;
+        history.planned = plan_file.as_ref().is_some_and(|text| freezes_to(text, plan));
+        history.plan = plan_file.map(Digest::of);
         let claim_path = format!("harness/experiments/{experiment}/claims.toml");
         history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
         history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
@@ -49,6 +53,11 @@ pub fn of_run(
         history.registered = registered(paths, &git, commit, &claim_path, claims)?;
     }
     Ok(Some(history))
+}
+
+/// Whether a plan file gives this very plan: its profile, whole, and some of its phases.
+fn freezes_to(text: &str, plan: &Plan) -> bool {
+    PlanFile::parse(text).and_then(|file| file.freeze(plan.profile_name, &plan.phases)).is_ok_and(|ours| ours == *plan)
 }
 
 fn budgets(git: &Git, commit: &str, folders: &BTreeSet<String>) -> Result<Vec<KernelBudget>> {

@@ -8,6 +8,7 @@ use crate::world::history;
 use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
+use schema::plan::{ClockClass, ProfileName, Residency};
 use schema::sanitize::Tool;
 use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,7 +213,7 @@ fn ask(registration: Registration, edit: impl FnOnce(&crate::trial::OnDisk)) -> 
     let (disk, commit) = trial.repository();
     edit(&disk);
     let folders = BTreeSet::from(["preempt".to_owned()]);
-    let history = history::of_run(&disk.paths, &commit, "preempt", &trial.claims, &folders).unwrap();
+    let history = history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &folders).unwrap();
     move |evidence, facts| {
         evidence.manifest.predicate.source.commit = Some(commit);
         facts.history = history;
@@ -233,10 +234,32 @@ fn registration() {
     );
     refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
     refuses("registration", "no git history", |_, f| f.history = None);
+    refuses("registration", "another claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
+    refuses("registration", "another plan", |e, _| e.manifest.predicate.plan = Digest::of(b"x"));
+    refuses("registration", "another plan", |e, _| e.manifest.predicate.profile = ProfileName::Smoke);
+    refuses("registration", "another plan", |e, _| e.manifest.predicate.experiment = "other".to_owned());
+    refuses("registration", "plan file gives", |_, f| f.history.as_mut().unwrap().planned = false);
     refuses("registration", "claims is 0", |e, _| e.claims.claim.clear());
     let (mut evidence, mut facts) = evidence();
     ask(Registration::Before, |_| {})(&mut evidence, &mut facts);
     assert!(judge(&evidence, &facts).iter().any(|gate| gate.name == "registration" && gate.passed));
+}
+
+/// A plan in the run that the committed plan file does not give: another cell, another number of events, weaker clocks.
+#[test]
+fn a_plan_that_was_never_committed() {
+    let weaken: [fn(&mut Trial); 3] = [
+        |trial| trial.plan.profile.baseline.blocks = vec![Residency::Sms],
+        |trial| trial.plan.profile.yields.events = 10_001,
+        |trial| trial.plan.clocks = ClockClass::Unsteady,
+    ];
+    let (disk, commit) = Trial::passing().repository();
+    for weaken in weaken {
+        let mut trial = Trial::passing();
+        weaken(&mut trial);
+        let history = history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &BTreeSet::new()).unwrap();
+        assert!(!history.unwrap().planned);
+    }
 }
 
 #[test]
