@@ -104,6 +104,13 @@ fn environment() {
     refuses("environment", "2 other processes", |e, _| {
         e.environment.nvml.as_mut().unwrap().other_processes_after = Some(2);
     });
+    refuses("environment", "2 other processes", |e, _| {
+        let nvml = e.environment.nvml.as_mut().unwrap();
+        (nvml.other_processes_before, nvml.other_processes_after) = (Some(2), None);
+    });
+    refuses("environment", "could not be counted", |e, _| {
+        e.environment.nvml.as_mut().unwrap().ecc_uncorrected = None;
+    });
     refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
     refuses("environment", "records no container", |e, _| e.environment.container = None);
@@ -163,6 +170,14 @@ fn sanitizer() {
         refuses("sanitizer", "no clean work", |e, _| {
             let at = program(e, tool);
             e.sanitizer[at].verdict.sites.claim = 0;
+        });
+        refuses("sanitizer", "no clean work", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.sites.copy = 0;
+        });
+        refuses("sanitizer", "no clean work", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.configs.iter_mut().for_each(|config| config.cubin = Some(Digest::of(b"x")));
         });
     }
     refuses("sanitizer", "its log", |e, _| e.sanitizer[0].log_faults.push("its log says otherwise".to_owned()));
