@@ -9,7 +9,7 @@ use crate::world::files::write_whole;
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, LaunchConfig};
-use schema::plan::{Plan, Setter, Work};
+use schema::plan::{Leg, Plan, Setter, Work};
 use schema::table::{Column, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,8 +47,10 @@ pub(super) fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
 fn configs(work: &Work, build: &BuildRecord) -> Vec<LaunchConfig> {
     let pairs: &[(&str, &str)] = match work {
         Work::Timer => &[("preempt_timer_offset", "timer")],
-        Work::Delay(_) | Work::Yield { set: Setter::Host, .. } => &[("preempt_yield_p1", "event_host")],
-        Work::Yield { .. } => &[("preempt_yield_p1", "event_device")],
+        Work::Delay(Leg::HostToSet | Leg::DoneToHost) | Work::Yield { set: Setter::Host, .. } => {
+            &[("preempt_yield_p1", "event_host")]
+        }
+        Work::Delay(_) | Work::Yield { .. } => &[("preempt_yield_p1", "event_device")],
         Work::Calibrate { .. } => &[("preempt_calibrate", "calibrate"), ("preempt_calibrate", "poison")],
         Work::Baseline { .. } => &[("preempt_drain", "baseline"), ("preempt_urgent", "urgent")],
         Work::Cost { .. } => &[("preempt_drain", "drain"), ("preempt_yield_p1", "drain")],
@@ -56,7 +58,10 @@ fn configs(work: &Work, build: &BuildRecord) -> Vec<LaunchConfig> {
     let config = |(symbol, mode): &(&str, &str)| LaunchConfig {
         symbol: (*symbol).to_owned(),
         mode: (*mode).to_owned(),
-        grid: 8,
+        grid: match work {
+            Work::Calibrate { blocks, .. } => *blocks,
+            _ => 8,
+        },
         block: 128,
         shared_bytes: 0,
         cooperative: mode.starts_with("event_"),

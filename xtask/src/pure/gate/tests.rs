@@ -128,6 +128,15 @@ fn build() {
     refuses("build", "blocks per SM, budget", |e, _| e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1);
     refuses("build", "has no budget", |_, f| f.history.as_mut().unwrap().budgets.clear());
     refuses("build", "the resources allow", |e, _| e.environment.device.slots.yield_per_sm = 3);
+    refuses("build", "baseline/k=64,blocks=8 lists no launch in mode urgent", |e, _| {
+        find(&mut e.cells, "baseline/k=64,blocks=8").record.configs.truncate(1);
+    });
+    refuses("build", "lists no launch in mode timer", |e, _| {
+        find(&mut e.cells, "instrument/timer").record.configs.clear();
+    });
+    refuses("build", "lists no launch of 8 blocks in mode event_device of a kernel …_p1", |e, _| {
+        find(&mut e.cells, YIELD).record.configs[0].grid = 1;
+    });
     refuses("build", "not in the build record", |e, _| {
         find(&mut e.cells, YIELD).record.configs[0].cubin = Some(Digest::of(b"x"));
     });
