@@ -30,6 +30,10 @@ fn numerics() {
     refuses("numerics", "poisoned_launches is 0", |e, _| {
         find(&mut e.cells, CALIBRATE).record.configs[1].mode = "calibrate".to_owned();
     });
+    refuses("numerics", "1 spoiled launches were measured", |e, _| {
+        set_at(launches(e, CALIBRATE), "config", 9, 1);
+        set_at(launches(e, CALIBRATE), "wrong_tiles", 9, 1);
+    });
     refuses("numerics", "refers to no configuration", |e, _| set_at(launches(e, CALIBRATE), "config", 0, 7));
     refuses("numerics", "missed a planted wrong element", |e, _| {
         find(&mut e.cells, YIELD).record.facts.poison_caught = Some(false);
@@ -169,4 +173,14 @@ fn warm_up_is_discarded_by_rule_only() {
         find(&mut e.cells, BASELINE).record.warmup_launches = 2_022;
     });
     refuses("samples", "discarded as warm-up", |e, _| set_at(launches(e, YIELD), "warmup", 0, 0));
+    refuses("samples", "8 launches discarded as warm-up", |e, _| {
+        (9..15).for_each(|row| set_at(launches(e, YIELD), "warmup", row, 1));
+        find(&mut e.cells, YIELD).record.warmup_launches = 8;
+    });
+    for cell in [CALIBRATE, "yield/cost,k=64,blocks=8,poll=1", "instrument/leg=urgent"] {
+        refuses("samples", "3 launches discarded as warm-up", |e, _| {
+            set_at(launches(e, cell), "warmup", 5, 1);
+            find(&mut e.cells, cell).record.warmup_launches = if cell.contains("leg=") { 2 } else { 3 };
+        });
+    }
 }
