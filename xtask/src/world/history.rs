@@ -4,7 +4,7 @@ use super::files;
 use super::git::Git;
 use crate::paths::Paths;
 use crate::pure::gate::evidence::{History, KernelBudget, Registered};
-use crate::pure::notebook::{Kind, Notebook, parse};
+use crate::pure::notebook::{Entry, Kind, Notebook, parse};
 use anyhow::{Context, Result};
 use schema::Digest;
 use schema::build::BudgetFile;
@@ -92,16 +92,12 @@ fn registered(
         files::read_text(&paths.root().join(claim_path)).ok().and_then(|text| toml::from_str(&text).ok());
     let mut registered = BTreeMap::new();
     for claim in &claims.claim {
-        // Entries are never removed, so the oldest version that has the prediction brought it in.
-        let first = notebooks
-            .iter()
-            .rev()
-            .find_map(|(commit, notebook)| Some((commit.clone(), prediction(notebook.as_ref()?, claim)?)));
+        let predicted = notebooks.first().and_then(|(_, notebook)| prediction(notebook.as_ref()?, claim));
         let found = Registered {
-            claim_since: since(&claim_files, claim),
-            prediction_since: first.as_ref().map(|(commit, _)| commit.clone()),
+            claim_since: since(&claim_files, |file| file.claim.contains(claim)),
+            prediction_since: predicted.and_then(|entry| since(&notebooks, |book| book.entries.contains(entry))),
             unchanged_since: now.as_ref().is_some_and(|file| file.claim.contains(claim)),
-            informed: first.is_some_and(|(_, informed)| informed),
+            informed: predicted.is_some_and(|entry| entry.fields.informed),
         };
         registered.insert(claim.id.clone(), found);
     }
@@ -114,15 +110,15 @@ fn versions(git: &Git, commit: &str, path: &str) -> Result<Vec<(String, Option<S
     commits.into_iter().map(|commit| git.file_at(&commit, path).map(|text| (commit, text))).collect()
 }
 
-/// The commit since which, without a break, the file has held exactly this claim.
-fn since(files: &[(String, Option<ClaimFile>)], claim: &Claim) -> Option<String> {
-    let holds = |file: &Option<ClaimFile>| file.as_ref().is_some_and(|file| file.claim.contains(claim));
-    files.iter().take_while(|(_, file)| holds(file)).last().map(|(commit, _)| commit.clone())
+/// The commit since which, without a break, what the file holds has been so. Rewriting an entry and the chain behind it is
+/// such a break.
+fn since<T>(versions: &[(String, Option<T>)], holds: impl Fn(&T) -> bool) -> Option<String> {
+    let unbroken = versions.iter().take_while(|(_, version)| version.as_ref().is_some_and(&holds));
+    unbroken.last().map(|(commit, _)| commit.clone())
 }
 
-/// Whether a notebook holds a claim's prediction, and if so whether it is marked `informed`.
-fn prediction(notebook: &Notebook, claim: &Claim) -> Option<bool> {
+/// A claim's prediction.
+fn prediction<'a>(notebook: &'a Notebook, claim: &Claim) -> Option<&'a Entry> {
     let entry = notebook.entry(&claim.prediction)?;
-    let predicts = entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id);
-    predicts.then_some(entry.fields.informed)
+    (entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id)).then_some(entry)
 }

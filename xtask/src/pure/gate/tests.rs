@@ -2,6 +2,7 @@
 
 use super::evidence::{Evidence, Facts};
 use super::{judge, verdict};
+use crate::pure::notebook::{Entry, NewEntry, append, parse};
 use crate::pure::synthetic::{set_column, take_rows};
 use crate::trial::{Registration, Trial, claims, evidence, find};
 use crate::world::history;
@@ -267,6 +268,24 @@ fn registration() {
     let (mut evidence, mut facts) = evidence();
     ask(Registration::Before, |_| {})(&mut evidence, &mut facts);
     assert!(judge(&evidence, &facts).iter().any(|gate| gate.name == "registration" && gate.passed));
+}
+
+/// The prediction is written anew, chain and all, in the commit that is measured.
+#[test]
+fn a_prediction_rewritten_after_a_look() {
+    let trial = Trial::passing();
+    let (disk, before) = trial.repository();
+    let ask = |commit: &str| {
+        let history = history::of_run(&disk.paths, commit, &trial.plan, &trial.claims, &BTreeSet::new());
+        history.unwrap().unwrap().registered["T-1"].prediction_since.clone().unwrap()
+    };
+    assert_ne!(ask(&before), before);
+    let mut entry = parse(&fs_err::read_to_string(disk.paths.notebook()).unwrap()).unwrap().entries.remove(0);
+    entry.prose = "As it came out.".to_owned();
+    let Entry { date, id, title, prose, fields, .. } = entry;
+    disk.put("NOTEBOOK.md", &append("# Notebook\n", NewEntry { date, id, title, prose, fields }).unwrap());
+    let rewritten = disk.commit();
+    assert_eq!(ask(&rewritten), rewritten);
 }
 
 /// A plan in the run that the committed plan file does not give: another cell, another number of events, weaker clocks.
