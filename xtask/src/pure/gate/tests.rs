@@ -2,9 +2,10 @@
 
 use super::evidence::{Evidence, Facts};
 use super::{judge, verdict};
+use crate::pure::attempts::{Chain, Intent, MEASURED};
 use crate::pure::notebook::{Entry, NewEntry, append, parse};
 use crate::pure::synthetic::{set_column, take_rows};
-use crate::trial::{Registration, Trial, claims, evidence, find};
+use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
 use crate::world::history;
 use schema::Digest;
 use schema::bundle::BundleRecord;
@@ -123,6 +124,12 @@ fn environment() {
 #[test]
 fn build() {
     refuses("build", "is absent", |e, _| e.build = None);
+    refuses("build", "kernels is 0", |e, _| e.build.as_mut().unwrap().kernels.clear());
+    refuses("build", "compiler's version", |e, _| e.build.as_mut().unwrap().nvcc.clear());
+    refuses("build", "budgets are not at hand", |_, f| f.history = None);
+    refuses("build", "launched_symbols is 0", |e, _| {
+        e.cells.iter_mut().for_each(|cell| cell.data.record.configs.clear());
+    });
     refuses("build", "spills 8 bytes", |e, _| e.build.as_mut().unwrap().kernels[4].spill_bytes = 8);
     refuses("build", "of stack", |e, _| e.build.as_mut().unwrap().kernels[4].stack_bytes = 16);
     refuses("build", "registers, budget", |e, _| e.build.as_mut().unwrap().kernels[4].registers = 97);
@@ -223,6 +230,20 @@ fn attempts() {
         let log = e.attempts_log.as_mut().unwrap();
         *log = log.lines().skip(1).map(|line| format!("{line}\n")).collect();
     });
+    refuses("attempts", "does not list every attempt", |e, _| {
+        let own = e.manifest.predicate.attempts[0].clone();
+        let intent =
+            |run: &str| Intent { run: run.to_owned(), plan: own.plan, sass: own.sass, device: own.device.clone() };
+        let (mut chain, mut log) = (Chain::default(), String::new());
+        for (run, outcome) in [("earlier", "failed: the figures did not please"), (RUN, MEASURED)] {
+            let (opened, line) = chain.open(intent(run), own.opened.clone()).unwrap();
+            log += &line;
+            log += &chain.close(opened.n, outcome).unwrap().1;
+        }
+        e.attempts_log = Some(log);
+    });
+    refuses("attempts", "another plan", |e, _| e.manifest.predicate.attempts[0].plan = Digest::of(b"x"));
+    refuses("attempts", "ended as \"open\"", |e, _| e.manifest.predicate.attempts[0].outcome = "open".to_owned());
     refuses("attempts", "attempts is 0", |e, _| e.manifest.predicate.attempts.clear());
     refuses("attempts", "another device", |e, _| e.environment.device.id = "f".repeat(16));
     refuses("attempts", "other SASS", |e, _| e.build.as_mut().unwrap().kernels[0].sass_digest = Digest::of(b"x"));

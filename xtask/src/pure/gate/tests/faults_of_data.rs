@@ -75,6 +75,7 @@ fn an_unsteady_clock_in_nvml_alone() {
         set_column(telemetry, "sm_mhz", Column::OptU32(mhz));
     });
     refuses("clocks", "no telemetry", |e, _| e.telemetry = None);
+    refuses("clocks", "throttle", |e, _| e.telemetry.as_mut().unwrap().columns.retain(|(name, _)| name != "throttle"));
 }
 
 #[test]
