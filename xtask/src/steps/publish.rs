@@ -6,6 +6,8 @@
 mod stage;
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;
 
 use super::gate::Passed;
