@@ -115,6 +115,14 @@ fn environment() {
     });
     refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
+    refuses("environment", "base image has no digest", |e, _| {
+        e.environment.container.as_mut().unwrap().base_digest.clear();
+    });
+    refuses("environment", "no hardening", |e, _| e.environment.container.as_mut().unwrap().hardening.clear());
+    refuses("environment", "unknown runtime", |e, _| e.environment.runtime = "podman".to_owned());
+    refuses("environment", "compiler's version", |e, _| e.build.as_mut().unwrap().nvcc.clear());
+    refuses("environment", "toolkit is unknown", |e, _| e.build = None);
+    refuses("environment", "unknown origin", |e, _| e.build.as_mut().unwrap().toolkit = "found".to_owned());
     refuses("environment", "records no container", |e, _| e.environment.container = None);
     refuses("environment", "different toolkit locks", |e, _| e.environment.toolkit_lock = Digest::of(b"x"));
     refuses("environment", "measured commit's", |_, f| f.history.as_mut().unwrap().toolkit_lock = None);

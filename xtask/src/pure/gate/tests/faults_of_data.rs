@@ -54,6 +54,12 @@ fn structure() {
     refuses("structure", "1 events were never claimed", |e, _| {
         set_at(&mut find(&mut e.cells, YIELD).events, "claims", 7, 0);
     });
+    for cell in [BASELINE, CALIBRATE, "yield/cost,k=64,blocks=8,poll=1"] {
+        refuses("structure", "1 launches have fewer rows than others", |e, _| {
+            let cell = find(&mut e.cells, cell);
+            cell.events = without_row(&cell.events, 17);
+        });
+    }
     refuses("structure", "another number of events", |e, _| {
         let cell = find(&mut e.cells, YIELD);
         cell.events = without_row(&cell.events, 17);
