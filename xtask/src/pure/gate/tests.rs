@@ -11,7 +11,7 @@ use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
 use schema::plan::{ClockClass, ProfileName, Residency};
-use schema::sanitize::Tool;
+use schema::sanitize::{State, Tool};
 use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,6 +166,19 @@ fn sanitizer() {
     let control = |e: &mut Evidence, tool: Tool| {
         e.sanitizer.iter().position(|s| s.verdict.tool == tool && s.verdict.control_caught.is_some()).unwrap()
     };
+    for (gate, words) in [
+        ("sanitizer", "configurations is 0"),
+        ("samples", "cells_recorded is 0"),
+        ("structure", "launches is 0"),
+        ("numerics", "launches is 0"),
+    ] {
+        refuses(gate, words, |e, _| e.cells.clear());
+    }
+    refuses("sanitizer", "is not clean: 3 findings", |e, _| {
+        let at = program(e, Tool::Racecheck);
+        let verdict = &mut e.sanitizer[at].verdict;
+        (verdict.state, verdict.findings, verdict.why) = (State::Finding, Some(3), "3 findings".to_owned());
+    });
     refuses("sanitizer", "verdicts is 0", |e, _| e.sanitizer.clear());
     for tool in Tool::ALL {
         refuses("sanitizer", "no verdict for this configuration", |e, _| {
