@@ -21,9 +21,10 @@ use schema::build::BuildRecord;
 use schema::claim::ClaimFile;
 use schema::environment::Environment;
 use schema::manifest::{Source, Step};
-use schema::plan::{Plan, ProfileName};
+use schema::plan::{Plan, PlanFile, ProfileName};
 use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -156,7 +157,14 @@ impl Trial {
     }
 
     fn register(&self, disk: &OnDisk) {
-        disk.put("harness/experiments/preempt/plan.toml", "# the plan file\n");
+        let plan = PlanFile {
+            format: self.plan.format,
+            experiment: self.plan.experiment.clone(),
+            title: "a trial".to_owned(),
+            clocks: self.plan.clocks,
+            profile: BTreeMap::from([(self.plan.profile_name, self.plan.profile.clone())]),
+        };
+        disk.put("harness/experiments/preempt/plan.toml", &toml::to_string(&plan).unwrap());
         disk.put("harness/experiments/preempt/claims.toml", &toml::to_string(&self.claims).unwrap());
         let mut fields = Fields::new(Kind::Prediction, Status::Proposed);
         fields.claims = vec!["T-1".to_owned()];

@@ -160,6 +160,25 @@ fn a_build_is_reused_until_something_it_depends_on_changes() {
 }
 
 #[test]
+fn a_tree_finds_only_what_was_built_of_it() {
+    let Some(checkout) = Checkout::new() else { return };
+    checkout.write("docker/toolkit.lock", "lock");
+    let paths = Paths::new(checkout.dir.path());
+    let of_this_tree = || build::of_this_tree(&paths).unwrap().map(|record| record.kernels);
+    assert_eq!(of_this_tree(), None);
+    let first = checkout.build().unwrap().record.kernels;
+    assert_eq!(of_this_tree(), Some(first.clone()));
+    checkout.write("kernels/common/factor.cuh", "constexpr float kFactor = 4.0f;\n");
+    assert_eq!(of_this_tree(), None, "an older tree's build says nothing of this one");
+    let second = checkout.build().unwrap().record.kernels;
+    assert_eq!(of_this_tree(), Some(second));
+    checkout.write("kernels/common/factor.cuh", "constexpr float kFactor = 3.0f;\n");
+    assert_eq!(of_this_tree(), Some(first), "the newest build is of another tree");
+    checkout.write("docker/toolkit.lock", "another lock");
+    assert_eq!(of_this_tree(), None);
+}
+
+#[test]
 fn a_damaged_or_unfinished_build_is_made_anew() {
     let Some(checkout) = Checkout::new() else { return };
     let built = checkout.build().unwrap();

@@ -262,7 +262,8 @@ impl Table {
         for group_idx in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group_idx)?;
             let group_rows = usize::try_from(group.metadata().num_rows()).context("negative row count")?;
-            ensure!(group_rows <= rows, "a row group is longer than its file");
+            let left = rows - table.rows().min(rows);
+            ensure!(group_rows <= left, "the row groups are longer than their file");
             for (i, (_, column)) in table.columns.iter_mut().enumerate() {
                 read_column(group.get_column_reader(i)?, column, group_rows)?;
             }

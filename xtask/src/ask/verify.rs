@@ -160,7 +160,18 @@ fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
 
 /// Every rendered number is one of a published run: the regions read as they would if rendered now.
 fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
-    for (path, text) in published::rendered(paths, &published::runs(paths)?)? {
+    let runs = published::runs(paths)?;
+    if !runs.is_empty() && !paths.root().join("RESULTS.md").is_file() {
+        report.problem("RESULTS.md", "missing", "what is published is not told: git restores it");
+    }
+    let rendered = match published::rendered(paths, &runs) {
+        Ok(rendered) => rendered,
+        Err(error) => {
+            report.problem("RESULTS.md", "malformed", format!("{error:#}"));
+            return Ok(());
+        }
+    };
+    for (path, text) in rendered {
         report.checked_files += 1;
         if fs_err::read_to_string(&path)? != text {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

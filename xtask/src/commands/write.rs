@@ -5,7 +5,7 @@ use crate::failure::fail;
 use crate::flags::{Entry, Notebook, Publish};
 use crate::paths::Paths;
 use crate::pure::notebook::{Draft, append, outcome, parse, prediction};
-use crate::steps::build::load as load_build;
+use crate::steps::build::of_this_tree;
 use crate::steps::gate::gate;
 use crate::steps::publish::publish as publish_run;
 use crate::steps::seal::Sealed;
@@ -13,7 +13,6 @@ use crate::world::files::write_whole;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use schema::ExitCode;
-use schema::build::BuildRecord;
 use schema::verdict::ClaimResult;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -32,7 +31,7 @@ pub fn publish(ctx: &Context<'_>, ask: &Publish) -> Result<Done> {
         return Err(fail(ExitCode::Usage, message, "cargo xtask unpack DIR brings a run home from a box"));
     }
     let sealed = Sealed::load(&dir)?;
-    let built = this_tree_builds(ctx.paths)?;
+    let built = of_this_tree(ctx.paths)?;
     let passed = gate(ctx.paths, sealed, built.as_ref())?;
     let gates = passed.verdict().gates.clone();
     let passed = passed.pass()?;
@@ -48,23 +47,6 @@ pub fn publish(ctx: &Context<'_>, ask: &Publish) -> Result<Done> {
         written.next.join("\n")
     );
     Ok(Done::said(object, text))
-}
-
-/// The newest build of this very tree, if one is there; the freshness gate compares with it.
-fn this_tree_builds(paths: &Paths) -> Result<Option<BuildRecord>> {
-    let folder = paths.state().join("build");
-    if !folder.is_dir() {
-        return Ok(None);
-    }
-    let mut builds = Vec::new();
-    for entry in fs_err::read_dir(&folder)? {
-        let entry = entry?;
-        if entry.path().join("done.json").is_file() {
-            builds.push((entry.metadata()?.modified()?, entry.path()));
-        }
-    }
-    builds.sort();
-    Ok(builds.last().map(|(_, dir)| load_build(dir)).transpose()?.map(|built| built.record))
 }
 
 /// The key that git signs with, when it signs with ssh.

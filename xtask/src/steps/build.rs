@@ -23,7 +23,7 @@ use crate::world::container::Runtime;
 use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
 use inputs::Inputs;
-use schema::build::BuildRecord;
+use schema::build::{BuildRecord, Kernel};
 use schema::{Digest, ExitCode, FORMAT};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ pub fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Option<&Too
     if let Some(built) = store.find(&key)? {
         return Ok(built);
     }
-    let fresh = store.begin(&key)?;
+    let fresh = store.begin(&key, inputs.digest)?;
     if let Err(error) = fill(ctx, runtime, toolkit, &inputs, nvcc, fresh.path()) {
         return Err(with_logs(error, &fresh.keep_failed()?));
     }
@@ -126,6 +126,22 @@ fn fill(
 /// Exit 16 when a file is missing, changed or extra.
 pub fn load(dir: &Path) -> Result<Built> {
     store::load(dir)
+}
+
+/// What was built of this very tree with the toolkit it pins, for every architecture it was built for; absent when nothing was.
+///
+/// # Errors
+/// Exit 16 when such a build is not what it was.
+pub fn of_this_tree(paths: &Paths) -> Result<Option<BuildRecord>> {
+    let (sources, lock) = (Inputs::read(paths)?.digest, Digest::of_file(paths.toolkit_lock())?);
+    let builds = Store::open(paths)?.of_sources(&sources)?;
+    let pinned = builds.into_iter().map(|built| built.record).filter(|record| record.toolkit_lock == lock);
+    Ok(pinned.reduce(|mut all, older| {
+        let known = |kernel: &Kernel| all.kernels.iter().any(|ours| ours.arch == kernel.arch);
+        let more: Vec<Kernel> = older.kernels.into_iter().filter(|kernel| !known(kernel)).collect();
+        all.kernels.extend(more);
+        all
+    }))
 }
 
 /// The architectures to build when none is asked for: that of the GPU with this compute capability, or a fixed one.

@@ -6,11 +6,14 @@
 mod stage;
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;
 
 use super::gate::Passed;
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::json::to_bytes;
 use crate::world::files;
 use crate::world::layout::{MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
 use crate::world::published;
@@ -41,7 +44,7 @@ pub struct Written {
 pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Written> {
     let sealed = passed.judged().sealed();
     let run = sealed.manifest().predicate.run.clone();
-    let manifest = files::read_plain(&sealed.layout().path(MANIFEST))?;
+    let manifest = to_bytes(sealed.manifest())?;
     let place = paths.root().join(published_name(&run, MANIFEST));
     let already = files::exists(&place);
     if already && files::read_plain(&place)? != manifest {

@@ -53,9 +53,15 @@ impl Sealed {
             files::read_plain(&path).map_err(|error| broken(format!("{} is not sealed: {error:#}", dir.display())))?;
         let manifest: Manifest = serde_json::from_slice(&bytes)
             .map_err(|error| broken(format!("{} does not parse: {error}", path.display())))?;
+        if let Some(what) = not_ours(dir, &manifest, &bytes) {
+            return Err(broken(format!("{} {what}", path.display())));
+        }
         let found = subjects(dir)?;
         if let Some(name) = first_difference(&manifest.subject, &found) {
             return Err(broken(format!("{} is not as it was sealed", dir.join(name).display())));
+        }
+        if manifest.subject != found {
+            return Err(broken(format!("{} names a file twice, or out of order", path.display())));
         }
         Ok(Self { dir: dir.to_owned(), digest: Digest::of(&bytes), manifest })
     }
@@ -83,6 +89,20 @@ impl Sealed {
     pub fn digest(&self) -> Digest {
         self.digest
     }
+}
+
+/// What makes a manifest one that was not sealed in this directory; its run's name becomes a path when it is published.
+fn not_ours(dir: &Path, manifest: &Manifest, bytes: &[u8]) -> Option<&'static str> {
+    let detached = manifest.predicate.detached.iter().map(|file| file.name.as_str());
+    let expected = manifest.subject.iter().map(|subject| subject.name.as_str()).filter(|name| is_detached(name));
+    let checks = [
+        (manifest.predicate.run == Layout::Raw(dir.to_owned()).run(), "is the manifest of another run"),
+        (manifest.statement_type == STATEMENT_TYPE, "is no in-toto Statement"),
+        (manifest.predicate_type == PREDICATE_TYPE, "is no Statement of a run"),
+        (detached.eq(expected), "lists other detached files than its subjects"),
+        (to_bytes(manifest).is_ok_and(|ours| ours == bytes), "is not the bytes that Assay writes for this content"),
+    ];
+    checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)
 }
 
 /// Seals a run directory whose cells are complete.

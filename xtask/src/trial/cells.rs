@@ -9,7 +9,7 @@ use crate::world::files::write_whole;
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, LaunchConfig};
-use schema::plan::{Plan, Setter, Work};
+use schema::plan::{Leg, Plan, Setter, Work};
 use schema::table::{Column, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,8 +47,10 @@ pub(super) fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
 fn configs(work: &Work, build: &BuildRecord) -> Vec<LaunchConfig> {
     let pairs: &[(&str, &str)] = match work {
         Work::Timer => &[("preempt_timer_offset", "timer")],
-        Work::Delay(_) | Work::Yield { set: Setter::Host, .. } => &[("preempt_yield_p1", "event_host")],
-        Work::Yield { .. } => &[("preempt_yield_p1", "event_device")],
+        Work::Delay(Leg::HostToSet | Leg::DoneToHost) | Work::Yield { set: Setter::Host, .. } => {
+            &[("preempt_yield_p1", "event_host")]
+        }
+        Work::Delay(_) | Work::Yield { .. } => &[("preempt_yield_p1", "event_device")],
         Work::Calibrate { .. } => &[("preempt_calibrate", "calibrate"), ("preempt_calibrate", "poison")],
         Work::Baseline { .. } => &[("preempt_drain", "baseline"), ("preempt_urgent", "urgent")],
         Work::Cost { .. } => &[("preempt_drain", "drain"), ("preempt_yield_p1", "drain")],
@@ -56,7 +58,10 @@ fn configs(work: &Work, build: &BuildRecord) -> Vec<LaunchConfig> {
     let config = |(symbol, mode): &(&str, &str)| LaunchConfig {
         symbol: (*symbol).to_owned(),
         mode: (*mode).to_owned(),
-        grid: 8,
+        grid: match work {
+            Work::Calibrate { blocks, .. } => *blocks,
+            _ => 8,
+        },
         block: 128,
         shared_bytes: 0,
         cooperative: mode.starts_with("event_"),
@@ -75,7 +80,7 @@ fn complete(launches: &mut Table, events: &Table, urgent: bool) {
     let served = Column::U32(names.iter().map(|launch| per_launch.get(launch).copied().unwrap_or(0)).collect());
     let p50 = launches.u32("clock_khz_p50").unwrap().to_vec();
     let all = |value: u32| Column::U32(vec![value; names.len()]);
-    set_column(launches, "clock_windows", all(2));
+    set_column(launches, "clock_windows", all(3));
     let starts = Column::I64(names.iter().map(|launch| i64::from(*launch) * 1_400_000).collect());
     let table = std::mem::take(launches);
     *launches = table
@@ -131,13 +136,13 @@ fn blocks_of(events: &Table) -> Table {
     Table { columns: BLOCK_ROWS.iter().zip(rows).map(|(name, v)| ((*name).to_owned(), Column::U32(v))).collect() }
 }
 
-/// Two windows a launch, from which its clock columns follow.
+/// Three windows a launch, from which its clock columns follow.
 fn clock_of(launches: &Table) -> Table {
     let (launch, min) = (launches.u32("launch").unwrap(), launches.u32("clock_khz_min").unwrap());
-    let max = launches.u32("clock_khz_max").unwrap();
+    let (p50, max) = (launches.u32("clock_khz_p50").unwrap(), launches.u32("clock_khz_max").unwrap());
     let mut rows: [Vec<u32>; 4] = Default::default();
     for i in 0..launches.rows() {
-        for khz in [min[i], max[i]] {
+        for khz in [min[i], p50[i], max[i]] {
             rows.iter_mut().zip([launch[i], 0, khz, 1_000_000]).for_each(|(column, value)| column.push(value));
         }
     }

@@ -1,6 +1,7 @@
 //! The made-up records of a trial: environment, build, budgets, sanitizer verdicts and claims.
 
 use super::DEVICE;
+use crate::pure::sanitizer::log::{Reading, read};
 use crate::pure::summary::CellData;
 use crate::pure::synthetic::SLOTS;
 use schema::build::{Budget, BudgetFile, BuildRecord, Cubin, Kernel};
@@ -162,7 +163,10 @@ pub(super) fn sanitizer(cells: &[CellData], build: &BuildRecord) -> Vec<(Sanitiz
         verdicts.push((program, clean.to_owned()));
         let mut caught = blank(tool, tool.control(), control);
         caught.state = State::Finding;
-        caught.findings = Some(if tool == Tool::Memcheck { 2 } else { 1 });
+        caught.findings = match read(tool, control) {
+            Reading::Findings(n) => Some(n),
+            Reading::Clean | Reading::Unclear(_) => None,
+        };
         caught.control_caught = Some(true);
         caught.exit_code = Some(86);
         verdicts.push((caught, control.to_owned()));
@@ -196,14 +200,14 @@ fn blank(tool: Tool, program: &str, log: &str) -> SanitizerVerdict {
 fn logs(tool: Tool) -> (&'static str, &'static str) {
     macro_rules! log {
         ($name:literal) => {
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/sanitizer/synthetic-", $name, ".log"))
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/sanitizer/", $name, ".log"))
         };
     }
     match tool {
-        Tool::Memcheck => (log!("memcheck-clean"), log!("memcheck-control")),
-        Tool::Racecheck => (log!("racecheck-clean"), log!("racecheck-control")),
-        Tool::Initcheck => (log!("initcheck-clean"), log!("initcheck-control")),
-        Tool::Synccheck => (log!("synccheck-clean"), log!("synccheck-control")),
+        Tool::Memcheck => (log!("captured-2025.3.1-memcheck-clean"), log!("captured-2025.3.1-memcheck-control")),
+        Tool::Racecheck => (log!("captured-2025.3.1-racecheck-clean"), log!("captured-2025.3.1-racecheck-control")),
+        Tool::Initcheck => (log!("captured-2025.3.1-initcheck-clean"), log!("captured-2025.3.1-initcheck-control")),
+        Tool::Synccheck => (log!("captured-2025.3.1-synccheck-clean"), log!("synthetic-synccheck-control")),
     }
 }
 

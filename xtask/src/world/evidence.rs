@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 use schema::cell::{CellFile, CellRecord};
 use schema::manifest::Manifest;
+use schema::plan::Phase;
 use schema::sanitize::{SanitizerVerdict, State};
 use schema::table::Table;
 use schema::{Digest, ExitCode, check_format};
@@ -64,7 +65,7 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
     let kernels = evidence.build.iter().flat_map(|build| &build.kernels);
     let folders: BTreeSet<String> =
         kernels.filter_map(|kernel| kernel.file.split_once('/')).map(|(folder, _)| folder.to_owned()).collect();
-    super::history::of_run(paths, commit, &predicate.experiment, &evidence.claims, &folders)
+    super::history::of_run(paths, commit, &evidence.plan, &evidence.claims, &folders)
 }
 
 /// What the detached tables say; absent unless every one that the manifest names is at hand.
@@ -74,6 +75,9 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
 pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedFacts>> {
     let named: BTreeSet<&str> = evidence.manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
     let mut tables = Vec::new();
+    let unnamed =
+        evidence.cells.iter().flat_map(|cell| owed(cell).map(|suffix| format!("cells/{}{suffix}", cell.name())));
+    let unnamed: Vec<String> = unnamed.filter(|name| !named.contains(name.as_str())).collect();
     for cell in &evidence.cells {
         for (suffix, check) in [(".blocks.parquet", blocks as Check), (".clock.parquet", clock as Check)] {
             let name = format!("cells/{}{suffix}", cell.name());
@@ -92,7 +96,17 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
         Ok(facts)
     });
     let found: Vec<DetachedFacts> = found.collect::<Result<_>>()?;
-    Ok(Some(found.into_iter().fold(DetachedFacts::default(), DetachedFacts::and)))
+    let faults = unnamed.into_iter().map(|name| format!("{name} was never written")).collect();
+    let absent = DetachedFacts { faults, ..DetachedFacts::default() };
+    Ok(Some(found.into_iter().fold(absent, DetachedFacts::and)))
+}
+
+/// The detached tables that a cell must have: windows of its launches' clocks, and for yields the rows of blocks.
+fn owed(cell: &CellEvidence) -> impl Iterator<Item = &'static str> {
+    let record = &cell.data.record;
+    let yields = record.phase == Phase::Yield && !record.cell.starts_with("cost,");
+    let clocked = cell.data.launches.is_some();
+    [(clocked, ".clock.parquet"), (yields, ".blocks.parquet")].into_iter().filter(|(owed, _)| *owed).map(|(_, s)| s)
 }
 
 type Check = fn(&CellEvidence, &Table) -> Result<DetachedFacts>;
@@ -102,24 +116,27 @@ fn blocks(cell: &CellEvidence, blocks: &Table) -> Result<DetachedFacts> {
     Ok(DetachedFacts { events, clock_launches: 0, faults: check_blocks(&cell.data.events, blocks)? })
 }
 
-/// Window count, slowest and fastest window of each launch, derived again; kilohertz may differ by how they were rounded.
+/// Window count, slowest, median and fastest window of each launch, derived again; kilohertz may differ by how they were
+/// rounded.
 fn clock(cell: &CellEvidence, windows: &Table) -> Result<DetachedFacts> {
     const ROUNDING_KHZ: f64 = 2.0;
     let launches = cell.data.launches.as_ref().context("the cell has no launches")?;
     let (launch, cycles, ns) = (windows.u32("launch")?, windows.u32("cycles")?, windows.u32("ns")?);
-    let mut seen: BTreeMap<u32, (u32, f64, f64)> = BTreeMap::new();
+    let mut seen: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for row in 0..windows.rows() {
         let khz = f64::from(cycles[row]) * 1e6 / f64::from(ns[row]).max(1.0);
-        let entry = seen.entry(launch[row]).or_insert((0, f64::INFINITY, 0.0));
-        *entry = (entry.0 + 1, entry.1.min(khz), entry.2.max(khz));
+        seen.entry(launch[row]).or_default().push(khz);
     }
     let (name, count) = (launches.u32("launch")?, launches.u32("clock_windows")?);
-    let (min, max) = (launches.u32("clock_khz_min")?, launches.u32("clock_khz_max")?);
+    let said = [launches.u32("clock_khz_min")?, launches.u32("clock_khz_p50")?, launches.u32("clock_khz_max")?];
     let mut facts = DetachedFacts::default();
     for row in (0..launches.rows()).filter(|row| count[*row] > 0) {
-        let (n, low, high) = seen.remove(&name[row]).unwrap_or((0, 0.0, 0.0));
-        let near = |khz: f64, said: u32| (khz - f64::from(said)).abs() <= ROUNDING_KHZ;
-        if n != count[row] || !near(low, min[row]) || !near(high, max[row]) {
+        let mut khz = seen.remove(&name[row]).unwrap_or_default();
+        khz.sort_unstable_by(f64::total_cmp);
+        let places = [0, khz.len().saturating_sub(1) / 2, khz.len().saturating_sub(1)];
+        let near = |at: usize, said: u32| khz.get(at).is_some_and(|khz| (khz - f64::from(said)).abs() <= ROUNDING_KHZ);
+        let shown = places.into_iter().zip(said).all(|(at, said)| near(at, said[row]));
+        if khz.len() != count[row] as usize || !shown {
             facts.faults.push(format!("launch {} does not show the clock its windows show", name[row]));
         }
         facts.clock_launches += 1;

@@ -95,13 +95,17 @@ pub fn digest_plain(path: &Path) -> Result<(Digest, u64)> {
     Digest::of_reader(fs_err::File::open(path)?).with_context(|| format!("failed to read {}", path.display()))
 }
 
+/// The most bytes of a file that is read whole. Nothing Assay writes and reads whole comes near it.
+const MOST_BYTES: u64 = 64 << 20;
+
 /// Reads a plain file; a symlink is an error.
 ///
 /// # Errors
-/// When it is not a plain file or cannot be read.
+/// When it is not a plain file, is larger than 64 MiB, or cannot be read.
 pub fn read_plain(path: &Path) -> Result<Vec<u8>> {
     let meta = fs_err::symlink_metadata(path)?;
     ensure!(meta.is_file(), "{} is not a plain file", path.display());
+    ensure!(meta.len() <= MOST_BYTES, "{} holds {} bytes, more than is read whole", path.display(), meta.len());
     Ok(fs_err::read(path)?)
 }
 
@@ -182,6 +186,14 @@ mod tests {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
         check_name("cells/yield/k=64,blocks=528.parquet").unwrap();
+    }
+
+    #[test]
+    fn a_file_too_large_to_be_ours_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = fs_err::File::create(dir.path().join("manifest.json")).unwrap();
+        file.file().set_len(MOST_BYTES + 1).unwrap();
+        assert!(read_plain(file.path()).unwrap_err().to_string().contains("more than is read whole"));
     }
 
     #[test]

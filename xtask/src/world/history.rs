@@ -4,14 +4,15 @@ use super::files;
 use super::git::Git;
 use crate::paths::Paths;
 use crate::pure::gate::evidence::{History, KernelBudget, Registered};
-use crate::pure::notebook::{Kind, Notebook, parse};
+use crate::pure::notebook::{Entry, Kind, Notebook, parse};
 use anyhow::{Context, Result};
 use schema::Digest;
 use schema::build::BudgetFile;
 use schema::claim::{Claim, ClaimFile};
+use schema::plan::{Plan, PlanFile};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Asks this repository about a run: its measured commit, its experiment, its claims, and the folders of its kernels.
+/// Asks this repository about a run: its measured commit, its plan, its claims, and the folders of its kernels.
 ///
 /// Absent when there is no repository, or when its history is cut off before the commit.
 ///
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn of_run(
     paths: &Paths,
     commit: &str,
-    experiment: &str,
+    plan: &Plan,
     claims: &ClaimFile,
     folders: &BTreeSet<String>,
 ) -> Result<Option<History>> {
@@ -35,13 +36,16 @@ pub fn of_run(
         in_history: known && git.is_ancestor(commit, &git.head()?)?,
         claims: None,
         plan: None,
+        planned: false,
         toolkit_lock: None,
         budgets: Vec::new(),
         registered: BTreeMap::new(),
     };
     if known {
-        let plan_path = format!("harness/experiments/{experiment}/plan.toml");
-        history.plan = git.file_at(commit, &plan_path)?.map(Digest::of);
+        let experiment = &plan.experiment;
+        let plan_file = git.file_at(commit, &format!("harness/experiments/{experiment}/plan.toml"))?;
+        history.planned = plan_file.as_ref().is_some_and(|text| freezes_to(text, plan));
+        history.plan = plan_file.map(Digest::of);
         let claim_path = format!("harness/experiments/{experiment}/claims.toml");
         history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
         history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
@@ -49,6 +53,11 @@ pub fn of_run(
         history.registered = registered(paths, &git, commit, &claim_path, claims)?;
     }
     Ok(Some(history))
+}
+
+/// Whether a plan file gives this very plan: its profile, whole, and some of its phases.
+fn freezes_to(text: &str, plan: &Plan) -> bool {
+    PlanFile::parse(text).and_then(|file| file.freeze(plan.profile_name, &plan.phases)).is_ok_and(|ours| ours == *plan)
 }
 
 fn budgets(git: &Git, commit: &str, folders: &BTreeSet<String>) -> Result<Vec<KernelBudget>> {
@@ -83,16 +92,12 @@ fn registered(
         files::read_text(&paths.root().join(claim_path)).ok().and_then(|text| toml::from_str(&text).ok());
     let mut registered = BTreeMap::new();
     for claim in &claims.claim {
-        // Entries are never removed, so the oldest version that has the prediction brought it in.
-        let first = notebooks
-            .iter()
-            .rev()
-            .find_map(|(commit, notebook)| Some((commit.clone(), prediction(notebook.as_ref()?, claim)?)));
+        let predicted = notebooks.first().and_then(|(_, notebook)| prediction(notebook.as_ref()?, claim));
         let found = Registered {
-            claim_since: since(&claim_files, claim),
-            prediction_since: first.as_ref().map(|(commit, _)| commit.clone()),
+            claim_since: since(&claim_files, |file| file.claim.contains(claim)),
+            prediction_since: predicted.and_then(|entry| since(&notebooks, |book| book.entries.contains(entry))),
             unchanged_since: now.as_ref().is_some_and(|file| file.claim.contains(claim)),
-            informed: first.is_some_and(|(_, informed)| informed),
+            informed: predicted.is_some_and(|entry| entry.fields.informed),
         };
         registered.insert(claim.id.clone(), found);
     }
@@ -105,15 +110,15 @@ fn versions(git: &Git, commit: &str, path: &str) -> Result<Vec<(String, Option<S
     commits.into_iter().map(|commit| git.file_at(&commit, path).map(|text| (commit, text))).collect()
 }
 
-/// The commit since which, without a break, the file has held exactly this claim.
-fn since(files: &[(String, Option<ClaimFile>)], claim: &Claim) -> Option<String> {
-    let holds = |file: &Option<ClaimFile>| file.as_ref().is_some_and(|file| file.claim.contains(claim));
-    files.iter().take_while(|(_, file)| holds(file)).last().map(|(commit, _)| commit.clone())
+/// The commit since which, without a break, what the file holds has been so. Rewriting an entry and the chain behind it is
+/// such a break.
+fn since<T>(versions: &[(String, Option<T>)], holds: impl Fn(&T) -> bool) -> Option<String> {
+    let unbroken = versions.iter().take_while(|(_, version)| version.as_ref().is_some_and(&holds));
+    unbroken.last().map(|(commit, _)| commit.clone())
 }
 
-/// Whether a notebook holds a claim's prediction, and if so whether it is marked `informed`.
-fn prediction(notebook: &Notebook, claim: &Claim) -> Option<bool> {
+/// A claim's prediction.
+fn prediction<'a>(notebook: &'a Notebook, claim: &Claim) -> Option<&'a Entry> {
     let entry = notebook.entry(&claim.prediction)?;
-    let predicts = entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id);
-    predicts.then_some(entry.fields.informed)
+    (entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id)).then_some(entry)
 }

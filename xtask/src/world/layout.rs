@@ -78,7 +78,11 @@ impl Layout {
     /// When a folder cannot be read.
     pub fn listing(&self) -> Result<(BTreeMap<String, u64>, Vec<Odd>)> {
         match self {
-            Self::Raw(dir) => files::scan(dir).map(|scan| (scan.files, scan.odd)),
+            Self::Raw(dir) => {
+                let (mut found, mut odd) = (BTreeMap::new(), Vec::new());
+                gather(dir, "", &mut found, &mut odd)?;
+                Ok((found, odd))
+            }
             Self::Published { paths, run } => {
                 let (mut found, mut odd) = (BTreeMap::new(), Vec::new());
                 gather(&paths.events().join(run), "", &mut found, &mut odd)?;
@@ -118,6 +122,11 @@ pub fn is_detached(name: &str) -> bool {
 
 fn gather(dir: &Path, prefix: &str, found: &mut BTreeMap<String, u64>, odd: &mut Vec<Odd>) -> Result<()> {
     if !files::exists(dir) {
+        return Ok(());
+    }
+    if !fs_err::symlink_metadata(dir)?.is_dir() {
+        let detail = format!("{} is no folder of its own", dir.display());
+        odd.push(Odd { name: format!("{prefix}."), kind: "symlink", detail });
         return Ok(());
     }
     let scan = files::scan(dir)?;

@@ -89,7 +89,8 @@ pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, St
     for (file, region, body) in regions {
         let path = paths.root().join(file);
         if files::exists(&path) {
-            rendered.push((path.clone(), replace_region(&files::read_text(&path)?, region, &body)?));
+            let text = replace_region(&files::read_text(&path)?, region, &body).with_context(|| file.to_owned())?;
+            rendered.push((path, text));
         }
     }
     Ok(rendered)

@@ -12,6 +12,7 @@ use crate::world::layout::{Layout, MANIFEST, VERDICT};
 use anyhow::Result;
 use schema::table::Table;
 use schema::verdict::{GateResult, Verdict};
+use std::collections::BTreeSet;
 
 /// Judges a run again; gives whether it passes, or nothing when it could not be judged.
 pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report: &mut Report) -> Result<Option<bool>> {
@@ -71,6 +72,13 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
         Ok(chosen) => chosen,
         Err(error) => return report.problem(layout.shown(MANIFEST), "malformed", format!("{error:#}")),
     };
+    let expected: BTreeSet<String> =
+        chosen.iter().map(|(cell, _, _)| format!("cells/{cell}{}", sample::SUFFIX)).collect();
+    for (name, _) in layout.listing().map(|(found, _)| found).unwrap_or_default() {
+        if sample::is_sample(&name) && !expected.contains(&name) {
+            report.problem(layout.shown(&name), "extra", "no event of that cell was chosen");
+        }
+    }
     for cell in &evidence.cells {
         let name = cell.name();
         if !chosen.iter().any(|(cell, _, _)| *cell == name) {

@@ -260,6 +260,50 @@ fn any_damage_to_a_published_file_is_named() {
 }
 
 #[test]
+fn a_linked_folder_is_named() {
+    let disk = copy();
+    let link = disk.paths.run("20260101T000002Z-test-00000000");
+    std::os::unix::fs::symlink(disk.run(), &link).unwrap();
+    names(&verify(&disk.paths, &["20260101T000002Z-test-00000000".to_owned()]).unwrap(), ".");
+    let disk = published_trial();
+    for name in ["events", "summary"] {
+        let path = disk.root.path().join("results").join(name).join(RUN);
+        let away = disk.root.path().join("away");
+        fs_err::rename(&path, &away).unwrap();
+        std::os::unix::fs::symlink(&away, &path).unwrap();
+        names(&verify(&disk.paths, &[]).unwrap(), &format!("results/{name}/{RUN}/."));
+        fs_err::remove_file(&path).unwrap();
+        fs_err::rename(&away, &path).unwrap();
+    }
+    assert!(verify(&disk.paths, &[]).unwrap().ok);
+}
+
+#[test]
+fn results_without_their_region_are_named() {
+    let disk = published_trial();
+    disk.put("RESULTS.md", "# Results\n\nAll is well.\n");
+    names(&verify(&disk.paths, &[]).unwrap(), "RESULTS.md");
+    fs_err::remove_file(disk.root.path().join("RESULTS.md")).unwrap();
+    names(&verify(&disk.paths, &[]).unwrap(), "RESULTS.md");
+}
+
+/// Block rows of a cell that has none, with sums that name them.
+#[test]
+fn rows_that_nobody_chose_are_named() {
+    let disk = published_trial();
+    let name = format!("results/events/{RUN}/cells/yield/more.sample.parquet");
+    disk.put(&name, "x");
+    let sums = disk.paths.manifests().join(format!("{RUN}.SHA256SUMS"));
+    let mut lines: Vec<String> = fs_err::read_to_string(&sums).unwrap().lines().map(str::to_owned).collect();
+    lines.push(format!("{}  {name}", Digest::of("x")));
+    lines.sort_by_key(|line| line[66..].to_owned());
+    fs_err::write(&sums, format!("{}\n", lines.join("\n"))).unwrap();
+    let report = verify(&disk.paths, &[]).unwrap();
+    names(&report, &name);
+    assert_eq!(report.problems.len(), 1, "{report}");
+}
+
+#[test]
 fn nothing_published_is_a_state_of_its_own_and_an_unknown_target_an_error() {
     let disk = copy();
     let report = verify(&disk.paths, &[]).unwrap();

@@ -3,6 +3,8 @@
 use super::evidence::{Evidence, Facts, KernelBudget};
 use super::rule::Rule;
 use schema::build::{BuildRecord, Kernel};
+use schema::cell::LaunchConfig;
+use schema::plan::{Leg, Setter, Work};
 use schema::verdict::GateResult;
 use std::collections::BTreeSet;
 
@@ -22,6 +24,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.require(!build.nvcc.is_empty(), "the compiler's version is not recorded", REBUILD);
     rule.refuse_all(kernels.iter().flat_map(|kernel| overspent(kernel)).collect(), "lower the kernel's register use");
     judge_measured(&mut rule, evidence, build);
+    rule.refuse_all(unlaunched(evidence), "measure again: cargo xtask run --fresh");
     judge_budgets(&mut rule, &kernels, facts);
     judge_residency(&mut rule, evidence, &kernels);
     rule.done()
@@ -62,6 +65,46 @@ fn judge_measured(rule: &mut Rule, evidence: &Evidence, build: &BuildRecord) {
     }
     rule.must_count("launched_symbols", launched.len() as u64, "measure again");
     rule.refuse_all(reasons.into_iter().collect(), REBUILD);
+}
+
+/// Cells whose header lacks a launch that their name promises. What is not listed is neither sanitized nor bound to a cubin.
+fn unlaunched(evidence: &Evidence) -> Vec<String> {
+    let planned = evidence.plan.cells(&evidence.environment.device.slots);
+    let mut reasons = Vec::new();
+    for cell in &evidence.cells {
+        let record = &cell.data.record;
+        let work = planned.iter().find(|p| p.phase == record.phase && p.name == record.cell).map(|p| &p.work);
+        for (mode, grid, symbol) in work.map(promised).unwrap_or_default() {
+            let fits = |config: &LaunchConfig| {
+                config.mode == mode && grid.is_none_or(|grid| config.grid == grid) && config.symbol.ends_with(&symbol)
+            };
+            if !record.configs.iter().any(fits) {
+                let blocks = grid.map_or_else(String::new, |grid| format!(" of {grid} blocks"));
+                reasons.push(format!("{} lists no launch{blocks} in mode {mode} of a kernel …{symbol}", cell.name()));
+            }
+        }
+    }
+    reasons
+}
+
+/// The launches a cell's work consists of: mode, blocks where they follow from the work, and how the symbol ends.
+fn promised(work: &Work) -> Vec<(&'static str, Option<u32>, String)> {
+    let any = String::new;
+    let polling = |poll: &u32| format!("_p{poll}");
+    match work {
+        Work::Timer => vec![("timer", None, any())],
+        Work::Delay(Leg::HostToSet | Leg::DoneToHost) => vec![("event_host", None, polling(&1))],
+        Work::Delay(_) => vec![("event_device", None, polling(&1))],
+        Work::Calibrate { blocks, .. } => vec![("calibrate", Some(*blocks), any())],
+        Work::Baseline { blocks, .. } => vec![("baseline", Some(*blocks), any()), ("urgent", None, any())],
+        Work::Cost { blocks, poll, .. } => vec![("drain", None, any()), ("drain", Some(*blocks), polling(poll))],
+        Work::Yield { blocks, poll, set, .. } => match set {
+            Setter::Device => vec![("event_device", Some(*blocks), polling(poll))],
+            Setter::Host => vec![("event_host", Some(*blocks), polling(poll))],
+            // The setter takes one of the slots.
+            Setter::Kernel => vec![("event_kernel", Some(blocks - 1), polling(poll)), ("setter", Some(1), any())],
+        },
+    }
 }
 
 fn judge_budgets(rule: &mut Rule, kernels: &[&Kernel], facts: &Facts) {

@@ -133,19 +133,19 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
     rule.count("ecc", nvml.ecc);
     rule.count("ecc_uncorrected", nvml.ecc_uncorrected);
     rule.require(nvml.ecc_uncorrected.is_none_or(|n| n == 0), "the GPU has uncorrected ECC errors", HEALTHY);
+    let counted = nvml.ecc != Some(true) || nvml.ecc_uncorrected.is_some();
+    rule.require(counted, "ECC is on and its errors could not be counted", HEALTHY);
     rule.require(nvml.remap_problem != Some(true), "a row remap is pending or has failed", HEALTHY);
     let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
     rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");
     let exclusive = match (nvml.other_processes_before, nvml.other_processes_after) {
         (Some(0), Some(0)) => "yes",
-        (Some(before), Some(after)) => {
-            rule.refuse(
-                format!("{} other processes were on the GPU", before.max(after)),
-                "end the other processes and measure again",
-            );
+        (None | Some(0), None | Some(0)) => "unobservable",
+        (before, after) => {
+            let most = before.max(after).unwrap_or(0);
+            rule.refuse(format!("{most} other processes were on the GPU"), "end the other processes and measure again");
             "no"
         }
-        _ => "unobservable",
     };
     rule.count("exclusive", exclusive);
 }

@@ -151,6 +151,8 @@ pub struct History {
     pub claims: Option<Digest>,
     /// Digest of the experiment's plan file as of that commit.
     pub plan: Option<Digest>,
+    /// Whether that plan file freezes to the run's plan.
+    pub planned: bool,
     /// Digest of the toolkit lock as of that commit.
     pub toolkit_lock: Option<Digest>,
     /// Budgets as of that commit.

@@ -19,6 +19,7 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         spoiled += poisoned.iter().filter(|poisoned| **poisoned).count() as u64;
         let mut reasons = wrong_outputs(launches, &poisoned)?;
         reasons.extend(missed_poison(launches, &poisoned)?);
+        reasons.extend(measured_poison(launches, &poisoned)?);
         Ok(reasons)
     });
     rule.must_count("launches", launches_seen, "measure again");
@@ -50,6 +51,13 @@ fn missed_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>, 
     let wrong = u32s(launches, "wrong_tiles")?.iter().zip(poisoned);
     let missed = wrong.filter(|(wrong, poisoned)| **poisoned && **wrong != 1).count();
     Ok((missed > 0).then(|| format!("the oracle missed the wrong element in {missed} spoiled launches")))
+}
+
+/// A spoiled launch says nothing of the kernel's own output, so nothing may be measured with it.
+fn measured_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>, String> {
+    let kept =
+        u32s(launches, "warmup")?.iter().zip(poisoned).filter(|(warm, poisoned)| **poisoned && **warm == 0).count();
+    Ok((kept > 0).then(|| format!("{kept} spoiled launches were measured")))
 }
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {

@@ -28,6 +28,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         ),
         Some(detached) => {
             rule.count("detached", detached);
+            rule.require(detached.clock_launches > 0, "no launch's clock was derived from its windows", RESEAL);
             rule.refuse_all(detached.faults.clone(), RESEAL);
         }
     }

@@ -11,8 +11,12 @@ const REGISTER: &str =
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let mut rule = Rule::new("registration");
     rule.must_count("claims", evidence.claims.claim.len() as u64, REGISTER);
-    let named = evidence.manifest.predicate.claims == evidence.claims_digest;
-    rule.require(named, "the manifest names another claim file than the run holds", "measure again");
+    let named = &evidence.manifest.predicate;
+    let claims = named.claims == evidence.claims_digest;
+    rule.require(claims, "the manifest names another claim file than the run holds", "measure again");
+    let plan = (named.plan, &named.experiment, named.profile);
+    let planned = plan == (evidence.plan_digest, &evidence.plan.experiment, evidence.plan.profile_name);
+    rule.require(planned, "the manifest names another plan than the run holds", "measure again");
     let Some(history) = &facts.history else {
         rule.refuse("there is no git history to look claims up in", "run this inside the git repository");
         return rule.done();
@@ -20,6 +24,11 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.count("history", history);
     let at_commit = history.claims == Some(evidence.claims_digest);
     rule.require(at_commit, "the claims differ from those of the measured commit", REGISTER);
+    rule.require(
+        history.planned,
+        "the plan is not what the measured commit's plan file gives",
+        "commit the plan, then measure from a later commit",
+    );
     let (mut registered, mut informed) = (0_u64, Vec::new());
     for claim in &evidence.claims.claim {
         let reasons = faults(claim, history);

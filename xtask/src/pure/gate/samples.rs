@@ -13,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const MORE: &str = "measure the full profile: cargo xtask reproduce --profile full";
 const AGAIN: &str = "measure again: cargo xtask run --fresh";
 
-/// At most one launch in this many is discarded after the warm-up, or [`REDRAWS`] of few.
+/// At most one baseline launch in this many is discarded after the warm-up, or [`REDRAWS`] of few.
 const REDRAW_SHARE: u64 = 10;
 /// See [`REDRAW_SHARE`].
 const REDRAWS: u64 = 20;
+/// So many launches of a cell with events may be discarded since their queue ran dry: each time it is made twice as long.
+const DRY_LAUNCHES: u64 = 5;
 
 /// The unique samples of a cell, and the launches they came from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,15 +130,12 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
         ));
     }
     let profile = &evidence.plan.profile;
-    let (events, launches, warm) = match plan.work {
-        Work::Baseline { .. } => {
-            (Some(profile.baseline.events), profile.baseline.events, Some(profile.baseline.warmup_launches))
-        }
-        Work::Yield { .. } => {
-            (Some(profile.yields.events), profile.yields.launches, Some(profile.yields.warmup_launches))
-        }
-        Work::Cost { .. } => (Some(4 * profile.yields.cost_quads), 4 * profile.yields.cost_quads, None),
-        Work::Calibrate { .. } => (None, profile.calibrate.launches, None),
+    reasons.extend(warmup_fault(cell, evidence, plan));
+    let (events, launches) = match plan.work {
+        Work::Baseline { .. } => (Some(profile.baseline.events), profile.baseline.events),
+        Work::Yield { .. } => (Some(profile.yields.events), profile.yields.launches),
+        Work::Cost { .. } => (Some(4 * profile.yields.cost_quads), 4 * profile.yields.cost_quads),
+        Work::Calibrate { .. } => (None, profile.calibrate.launches),
         Work::Timer | Work::Delay(_) => return reasons,
     };
     if let Some(events) = events.filter(|events| u64::from(*events) > samples.unique) {
@@ -144,9 +143,6 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
     }
     if samples.launches < u64::from(launches) {
         reasons.push(format!("{} launches of {launches} planned", samples.launches));
-    }
-    if let Some(warm) = warm {
-        reasons.extend(warmup_fault(cell, warm));
     }
     let enough = samples.unique >= MIN_EVENTS_P99 && samples.launches >= MIN_LAUNCHES;
     if matches!(plan.work, Work::Baseline { .. } | Work::Yield { .. }) && !enough {
@@ -158,14 +154,22 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
 }
 
 /// The rule: the first launches are discarded, as many as planned. Besides them only launches that met no event may be: a
-/// baseline arrival that missed its drain, or a queue that ran dry, and few of these.
-fn warmup_fault(cell: &CellEvidence, planned: u32) -> Option<String> {
+/// baseline arrival that missed its drain, or a queue that ran dry, and few of these. Elsewhere nothing is, once one is kept.
+fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell) -> Option<String> {
     let flags = cell.data.launches.as_ref().and_then(|launches| launches.u32("warmup").ok())?;
     let leading = flags.iter().take_while(|flag| **flag != 0).count() as u64;
     let all = flags.iter().filter(|flag| **flag != 0).count() as u64;
-    let redrawn = all.saturating_sub(u64::from(planned));
-    let few = redrawn <= (flags.len() as u64 / REDRAW_SHARE).max(REDRAWS);
-    let by_rule = leading >= u64::from(planned) && few && all == u64::from(cell.data.record.warmup_launches);
+    let profile = &evidence.plan.profile;
+    let (planned, most) = match plan.work {
+        Work::Baseline { .. } => {
+            (u64::from(profile.baseline.warmup_launches), (flags.len() as u64 / REDRAW_SHARE).max(REDRAWS))
+        }
+        Work::Yield { .. } => (u64::from(profile.yields.warmup_launches), DRY_LAUNCHES),
+        Work::Delay(_) => (leading, DRY_LAUNCHES),
+        Work::Cost { .. } | Work::Calibrate { .. } | Work::Timer => (leading, 0),
+    };
+    let few = all.saturating_sub(planned) <= most;
+    let by_rule = leading >= planned && few && all == u64::from(cell.data.record.warmup_launches);
     (!by_rule).then(|| format!("{all} launches discarded as warm-up, {leading} of them leading, {planned} planned"))
 }
 

@@ -99,15 +99,29 @@ fn uncovered(evidence: &Evidence, sass: &BTreeMap<String, Digest>, tool: Tool, s
     if on_it.is_empty() {
         return Some(format!("{what}: the verdict is for other SASS"));
     }
-    (!on_it.iter().any(|verdict| is_positive(verdict, shape)))
+    let cubins = cubins_of(evidence, shape.0);
+    (!on_it.iter().any(|verdict| is_positive(verdict, shape, &cubins)))
         .then(|| format!("{what}: the verdict shows no clean work"))
 }
 
-/// A clean verdict with evidence that something ran: launches, and every site that the mode has.
-fn is_positive(verdict: &SanitizerVerdict, shape: Shape<'_>) -> bool {
+/// The cubins of either flavor that were built from a kernel's file.
+fn cubins_of(evidence: &Evidence, symbol: &str) -> BTreeSet<Digest> {
+    let arch = &evidence.environment.device.arch;
+    let Some(build) = &evidence.build else { return BTreeSet::new() };
+    let files: BTreeSet<&String> =
+        build.kernels.iter().filter(|k| k.arch == *arch && k.symbol == symbol).map(|k| &k.file).collect();
+    build.cubins.iter().filter(|c| c.arch == *arch && files.contains(&c.file)).map(|c| c.sha256).collect()
+}
+
+/// A clean verdict with evidence that something ran: launches, out of a cubin of this build, and every site that the mode has.
+fn is_positive(verdict: &SanitizerVerdict, shape: Shape<'_>, cubins: &BTreeSet<Digest>) -> bool {
     let sites = verdict.sites;
     let events = shape.1.starts_with("event_") || shape.1 == "setter";
-    let passed = !events || (sites.yields > 0 && sites.claim > 0 && sites.copy > 0);
+    // The timer works on no tile.
+    let copied = shape.1 == "timer" || sites.copy > 0;
+    let built = |config: &LaunchConfig| config.cubin.is_some_and(|cubin| cubins.contains(&cubin));
+    let launched = verdict.configs.iter().any(|config| self::shape(config) == shape && built(config));
+    let passed = launched && copied && (!events || (sites.yields > 0 && sites.claim > 0));
     let clean = verdict.state == State::Clean && verdict.findings == Some(0) && verdict.exit_code == Some(0);
     clean && passed && verdict.launches > 0 && !verdict.tool_version.is_empty()
 }

@@ -24,6 +24,10 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         served += cell.data.events.rows() as u64;
         reasons.extend(found.into_iter().map(|reason| format!("{}: {reason}", cell.name())));
     }
+    for cell in evidence.cells.iter().filter(|cell| has_samples(cell)) {
+        let found = unrecorded(cell).unwrap_or_else(Some);
+        reasons.extend(found.map(|reason| format!("{}: {reason}", cell.name())));
+    }
     rule.must_count("launches", launch_count, AGAIN);
     rule.must_count("tasks_executed", tasks, AGAIN);
     rule.count("urgent_executed", urgent);
@@ -39,6 +43,28 @@ fn has_events(cell: &CellEvidence) -> bool {
         Phase::Instrument => cell.data.record.cell.starts_with("leg="),
         _ => false,
     }
+}
+
+/// Cells in which every launch that counts gives as many rows as any other: an urgent task, a drain, or its tiles.
+fn has_samples(cell: &CellEvidence) -> bool {
+    match cell.data.record.phase {
+        Phase::Calibrate | Phase::Baseline => true,
+        Phase::Yield => cell.data.record.cell.starts_with("cost,"),
+        Phase::Instrument => false,
+    }
+}
+
+/// Launches that count and have fewer rows than the others, or none: rows that were dropped.
+fn unrecorded(cell: &CellEvidence) -> Result<Option<String>, String> {
+    let launches = cell.data.launches.as_ref().ok_or("it has no launches")?;
+    let mut rows: BTreeMap<u32, u64> = BTreeMap::new();
+    for launch in u32s(&cell.data.events, "launch")? {
+        *rows.entry(*launch).or_default() += 1;
+    }
+    let most = rows.values().max().copied().unwrap_or(0);
+    let kept = u32s(launches, "launch")?.iter().zip(u32s(launches, "warmup")?).filter(|(_, warm)| **warm == 0);
+    let short = kept.filter(|(launch, _)| rows.get(launch).copied().unwrap_or(0) != most).count();
+    Ok((short > 0).then(|| format!("{short} launches have fewer rows than others: some were dropped")))
 }
 
 /// Launch by launch, since two errors of opposite sign must not cancel. What a launch discarded as warm-up did not serve is

@@ -2,13 +2,16 @@
 
 use super::evidence::{Evidence, Facts};
 use super::{judge, verdict};
+use crate::pure::attempts::{Chain, Intent, MEASURED};
+use crate::pure::notebook::{Entry, NewEntry, append, parse};
 use crate::pure::synthetic::{set_column, take_rows};
-use crate::trial::{Registration, Trial, claims, evidence, find};
+use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
 use crate::world::history;
 use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
-use schema::sanitize::Tool;
+use schema::plan::{ClockClass, ProfileName, Residency};
+use schema::sanitize::{State, Tool};
 use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,8 +106,23 @@ fn environment() {
     refuses("environment", "2 other processes", |e, _| {
         e.environment.nvml.as_mut().unwrap().other_processes_after = Some(2);
     });
+    refuses("environment", "2 other processes", |e, _| {
+        let nvml = e.environment.nvml.as_mut().unwrap();
+        (nvml.other_processes_before, nvml.other_processes_after) = (Some(2), None);
+    });
+    refuses("environment", "could not be counted", |e, _| {
+        e.environment.nvml.as_mut().unwrap().ecc_uncorrected = None;
+    });
     refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
+    refuses("environment", "base image has no digest", |e, _| {
+        e.environment.container.as_mut().unwrap().base_digest.clear();
+    });
+    refuses("environment", "no hardening", |e, _| e.environment.container.as_mut().unwrap().hardening.clear());
+    refuses("environment", "unknown runtime", |e, _| e.environment.runtime = "podman".to_owned());
+    refuses("environment", "compiler's version", |e, _| e.build.as_mut().unwrap().nvcc.clear());
+    refuses("environment", "toolkit is unknown", |e, _| e.build = None);
+    refuses("environment", "unknown origin", |e, _| e.build.as_mut().unwrap().toolkit = "found".to_owned());
     refuses("environment", "records no container", |e, _| e.environment.container = None);
     refuses("environment", "different toolkit locks", |e, _| e.environment.toolkit_lock = Digest::of(b"x"));
     refuses("environment", "measured commit's", |_, f| f.history.as_mut().unwrap().toolkit_lock = None);
@@ -114,12 +132,27 @@ fn environment() {
 #[test]
 fn build() {
     refuses("build", "is absent", |e, _| e.build = None);
+    refuses("build", "kernels is 0", |e, _| e.build.as_mut().unwrap().kernels.clear());
+    refuses("build", "compiler's version", |e, _| e.build.as_mut().unwrap().nvcc.clear());
+    refuses("build", "budgets are not at hand", |_, f| f.history = None);
+    refuses("build", "launched_symbols is 0", |e, _| {
+        e.cells.iter_mut().for_each(|cell| cell.data.record.configs.clear());
+    });
     refuses("build", "spills 8 bytes", |e, _| e.build.as_mut().unwrap().kernels[4].spill_bytes = 8);
     refuses("build", "of stack", |e, _| e.build.as_mut().unwrap().kernels[4].stack_bytes = 16);
     refuses("build", "registers, budget", |e, _| e.build.as_mut().unwrap().kernels[4].registers = 97);
     refuses("build", "blocks per SM, budget", |e, _| e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1);
     refuses("build", "has no budget", |_, f| f.history.as_mut().unwrap().budgets.clear());
     refuses("build", "the resources allow", |e, _| e.environment.device.slots.yield_per_sm = 3);
+    refuses("build", "baseline/k=64,blocks=8 lists no launch in mode urgent", |e, _| {
+        find(&mut e.cells, "baseline/k=64,blocks=8").record.configs.truncate(1);
+    });
+    refuses("build", "lists no launch in mode timer", |e, _| {
+        find(&mut e.cells, "instrument/timer").record.configs.clear();
+    });
+    refuses("build", "lists no launch of 8 blocks in mode event_device of a kernel …_p1", |e, _| {
+        find(&mut e.cells, YIELD).record.configs[0].grid = 1;
+    });
     refuses("build", "not in the build record", |e, _| {
         find(&mut e.cells, YIELD).record.configs[0].cubin = Some(Digest::of(b"x"));
     });
@@ -133,6 +166,19 @@ fn sanitizer() {
     let control = |e: &mut Evidence, tool: Tool| {
         e.sanitizer.iter().position(|s| s.verdict.tool == tool && s.verdict.control_caught.is_some()).unwrap()
     };
+    for (gate, words) in [
+        ("sanitizer", "configurations is 0"),
+        ("samples", "cells_recorded is 0"),
+        ("structure", "launches is 0"),
+        ("numerics", "launches is 0"),
+    ] {
+        refuses(gate, words, |e, _| e.cells.clear());
+    }
+    refuses("sanitizer", "is not clean: 3 findings", |e, _| {
+        let at = program(e, Tool::Racecheck);
+        let verdict = &mut e.sanitizer[at].verdict;
+        (verdict.state, verdict.findings, verdict.why) = (State::Finding, Some(3), "3 findings".to_owned());
+    });
     refuses("sanitizer", "verdicts is 0", |e, _| e.sanitizer.clear());
     for tool in Tool::ALL {
         refuses("sanitizer", "no verdict for this configuration", |e, _| {
@@ -162,6 +208,14 @@ fn sanitizer() {
         refuses("sanitizer", "no clean work", |e, _| {
             let at = program(e, tool);
             e.sanitizer[at].verdict.sites.claim = 0;
+        });
+        refuses("sanitizer", "no clean work", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.sites.copy = 0;
+        });
+        refuses("sanitizer", "no clean work", |e, _| {
+            let at = program(e, tool);
+            e.sanitizer[at].verdict.configs.iter_mut().for_each(|config| config.cubin = Some(Digest::of(b"x")));
         });
     }
     refuses("sanitizer", "its log", |e, _| e.sanitizer[0].log_faults.push("its log says otherwise".to_owned()));
@@ -197,6 +251,20 @@ fn attempts() {
         let log = e.attempts_log.as_mut().unwrap();
         *log = log.lines().skip(1).map(|line| format!("{line}\n")).collect();
     });
+    refuses("attempts", "does not list every attempt", |e, _| {
+        let own = e.manifest.predicate.attempts[0].clone();
+        let intent =
+            |run: &str| Intent { run: run.to_owned(), plan: own.plan, sass: own.sass, device: own.device.clone() };
+        let (mut chain, mut log) = (Chain::default(), String::new());
+        for (run, outcome) in [("earlier", "failed: the figures did not please"), (RUN, MEASURED)] {
+            let (opened, line) = chain.open(intent(run), own.opened.clone()).unwrap();
+            log += &line;
+            log += &chain.close(opened.n, outcome).unwrap().1;
+        }
+        e.attempts_log = Some(log);
+    });
+    refuses("attempts", "another plan", |e, _| e.manifest.predicate.attempts[0].plan = Digest::of(b"x"));
+    refuses("attempts", "ended as \"open\"", |e, _| e.manifest.predicate.attempts[0].outcome = "open".to_owned());
     refuses("attempts", "attempts is 0", |e, _| e.manifest.predicate.attempts.clear());
     refuses("attempts", "another device", |e, _| e.environment.device.id = "f".repeat(16));
     refuses("attempts", "other SASS", |e, _| e.build.as_mut().unwrap().kernels[0].sass_digest = Digest::of(b"x"));
@@ -212,7 +280,7 @@ fn ask(registration: Registration, edit: impl FnOnce(&crate::trial::OnDisk)) -> 
     let (disk, commit) = trial.repository();
     edit(&disk);
     let folders = BTreeSet::from(["preempt".to_owned()]);
-    let history = history::of_run(&disk.paths, &commit, "preempt", &trial.claims, &folders).unwrap();
+    let history = history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &folders).unwrap();
     move |evidence, facts| {
         evidence.manifest.predicate.source.commit = Some(commit);
         facts.history = history;
@@ -233,10 +301,50 @@ fn registration() {
     );
     refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
     refuses("registration", "no git history", |_, f| f.history = None);
+    refuses("registration", "another claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
+    refuses("registration", "another plan", |e, _| e.manifest.predicate.plan = Digest::of(b"x"));
+    refuses("registration", "another plan", |e, _| e.manifest.predicate.profile = ProfileName::Smoke);
+    refuses("registration", "another plan", |e, _| e.manifest.predicate.experiment = "other".to_owned());
+    refuses("registration", "plan file gives", |_, f| f.history.as_mut().unwrap().planned = false);
     refuses("registration", "claims is 0", |e, _| e.claims.claim.clear());
     let (mut evidence, mut facts) = evidence();
     ask(Registration::Before, |_| {})(&mut evidence, &mut facts);
     assert!(judge(&evidence, &facts).iter().any(|gate| gate.name == "registration" && gate.passed));
+}
+
+/// The prediction is written anew, chain and all, in the commit that is measured.
+#[test]
+fn a_prediction_rewritten_after_a_look() {
+    let trial = Trial::passing();
+    let (disk, before) = trial.repository();
+    let ask = |commit: &str| {
+        let history = history::of_run(&disk.paths, commit, &trial.plan, &trial.claims, &BTreeSet::new());
+        history.unwrap().unwrap().registered["T-1"].prediction_since.clone().unwrap()
+    };
+    assert_ne!(ask(&before), before);
+    let mut entry = parse(&fs_err::read_to_string(disk.paths.notebook()).unwrap()).unwrap().entries.remove(0);
+    entry.prose = "As it came out.".to_owned();
+    let Entry { date, id, title, prose, fields, .. } = entry;
+    disk.put("NOTEBOOK.md", &append("# Notebook\n", NewEntry { date, id, title, prose, fields }).unwrap());
+    let rewritten = disk.commit();
+    assert_eq!(ask(&rewritten), rewritten);
+}
+
+/// A plan in the run that the committed plan file does not give: another cell, another number of events, weaker clocks.
+#[test]
+fn a_plan_that_was_never_committed() {
+    let weaken: [fn(&mut Trial); 3] = [
+        |trial| trial.plan.profile.baseline.blocks = vec![Residency::Sms],
+        |trial| trial.plan.profile.yields.events = 10_001,
+        |trial| trial.plan.clocks = ClockClass::Unsteady,
+    ];
+    let (disk, commit) = Trial::passing().repository();
+    for weaken in weaken {
+        let mut trial = Trial::passing();
+        weaken(&mut trial);
+        let history = history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &BTreeSet::new()).unwrap();
+        assert!(!history.unwrap().planned);
+    }
 }
 
 #[test]
@@ -248,6 +356,7 @@ fn recompute() {
     refuses("recompute", "metrics.csv is absent", |e, _| e.metrics_csv = None);
     refuses("recompute", "is no figure of this run", |e, _| drop(e.figures.insert("x.svg".to_owned(), String::new())));
     refuses("recompute", "not at hand", |_, f| f.detached = None);
+    refuses("recompute", "no launch's clock", |_, f| f.detached.as_mut().unwrap().clock_launches = 0);
     refuses("recompute", "event 3", |_, f| f.detached.as_mut().unwrap().faults.push("event 3 differs".to_owned()));
 }
 

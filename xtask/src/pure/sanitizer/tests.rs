@@ -12,11 +12,16 @@ fn fixture(name: &str) -> String {
 }
 
 fn clean_log(tool: Tool) -> String {
-    fixture(&format!("synthetic-{}-clean.log", tool.name()))
+    fixture(&format!("captured-2025.3.1-{}-clean.log", tool.name()))
 }
 
 fn control_log(tool: Tool) -> String {
-    fixture(&format!("synthetic-{}-control.log", tool.name()))
+    fixture(match tool {
+        Tool::Memcheck => "captured-2025.3.1-memcheck-control.log",
+        Tool::Racecheck => "captured-2025.3.1-racecheck-control.log",
+        Tool::Initcheck => "captured-2025.3.1-initcheck-control.log",
+        Tool::Synccheck => "synthetic-synccheck-control.log",
+    })
 }
 
 fn known() -> Known {
@@ -215,6 +220,63 @@ fn captured_logs_of_tools_that_checked_nothing_are_inconclusive() {
 }
 
 #[test]
+fn captured_logs_of_clean_programs_are_clean() {
+    for (tool, name) in [
+        (Tool::Memcheck, "captured-2025.3.1-memcheck-clean.log"),
+        (Tool::Racecheck, "captured-2025.3.1-racecheck-clean.log"),
+        (Tool::Initcheck, "captured-2025.3.1-initcheck-clean.log"),
+        (Tool::Synccheck, "captured-2025.3.1-synccheck-clean.log"),
+        (Tool::Racecheck, "captured-2026.4.0-racecheck-clean.log"),
+    ] {
+        assert_eq!(read(tool, &fixture(name)), Reading::Clean, "{name}");
+        assert_eq!(state_of(tool, &fixture(name)), State::Clean, "{name}");
+    }
+}
+
+#[test]
+fn captured_logs_of_planted_faults_are_caught_as_what_they_are() {
+    for (tool, name, findings, headline) in [
+        (Tool::Memcheck, "captured-2025.3.1-memcheck-control.log", 7, "Invalid __global__ write of size 4 bytes"),
+        (Tool::Memcheck, "captured-2026.4.0-memcheck-control.log", 12, "Invalid __global__ write of size 4 bytes"),
+        // The summary counts 100 hazards displayed and 125 errors.
+        (
+            Tool::Racecheck,
+            "captured-2025.3.1-racecheck-control.log",
+            125,
+            "Potential RAW hazard detected at __shared__",
+        ),
+        (
+            Tool::Initcheck,
+            "captured-2025.3.1-initcheck-control.log",
+            31,
+            "Uninitialized __global__ memory read of size 4",
+        ),
+    ] {
+        let log = fixture(name);
+        assert_eq!(read(tool, &log), Reading::Findings(findings), "{name}");
+        let caught = control(tool, &log, Some(FOUND), false);
+        assert_eq!((caught.state, caught.control_caught), (State::Finding, Some(true)), "{name}: {}", caught.why);
+        assert!(caught.why.contains(headline), "{name}: {}", caught.why);
+    }
+}
+
+/// What a tool printed of a planted fault never reads as clean, whatever its summary is made to say.
+#[test]
+fn no_summary_makes_the_log_of_a_planted_fault_clean() {
+    for tool in Tool::ALL {
+        let log = control_log(tool);
+        let clean = clean_log(tool);
+        let body: String = log.lines().filter(|l| !l.contains("SUMMARY")).map(|l| format!("{l}\n")).collect();
+        let forged = format!("{body}{}\n", clean.lines().last().unwrap());
+        assert_eq!(state_of(tool, &forged), State::Inconclusive, "{tool:?}");
+        assert_eq!(control(tool, &forged, Some(FOUND), false).control_caught, Some(false), "{tool:?}");
+        for (at, _) in log.match_indices('\n') {
+            assert_ne!(state_of(tool, &log[..=at]), State::Clean, "{tool:?} {at}");
+        }
+    }
+}
+
+#[test]
 fn a_clean_log_without_the_harness_s_evidence_is_inconclusive() {
     let log = clean_log(Tool::Memcheck);
     let with = |change: fn(&mut EndMark)| {
@@ -250,6 +312,24 @@ fn a_program_without_yields_needs_only_copies() {
     let seen = Seen { tool: Tool::Memcheck, log: &log, code: Some(0), timed_out: false, stdout: &out, nonce: NONCE };
     assert_eq!(judge_program(&seen, Needs::of("drain_64"), &known()).state, State::Clean);
     assert_eq!(judge_program(&seen, Needs::of("poll_yield_64"), &known()).state, State::Inconclusive);
+}
+
+/// What the harness printed of each program on an H200, run under racecheck.
+#[test]
+fn captured_end_markers_hold_what_their_programs_need() {
+    for program in ["timer", "calibrate", "baseline", "yield_p1_device"] {
+        let out = fixture(&format!("captured-2025.3.1-racecheck-{program}.out"));
+        let end = crate::pure::progress::end_mark(&out, "NONCE").unwrap();
+        let known = Known {
+            sass: end.configs.iter().map(|config| (config.symbol.clone(), Digest::of("sass"))).collect(),
+            cubins: end.configs.iter().filter_map(|config| config.cubin).collect(),
+        };
+        let log = clean_log(Tool::Racecheck);
+        let seen =
+            Seen { tool: Tool::Racecheck, log: &log, code: Some(0), timed_out: false, stdout: &out, nonce: "NONCE" };
+        let verdict = judge_program(&seen, Needs::of(program), &known);
+        assert_eq!(verdict.state, State::Clean, "{program}: {}", verdict.why);
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Opti
     if let Some(built) = store.find(&key)? {
         return Ok(built);
     }
-    let fresh = store.begin(&key)?;
+    let fresh = store.begin(&key, bundle.source)?;
     copy_carried(&bundle, ctx.paths.root(), fresh.path())?;
     // Another compiler builds other SASS and so shows nothing; the carried cubins are verified either way.
     let record = match (toolkit, nvcc) {

@@ -20,6 +20,8 @@ const UNFINISHED: &str = ".unfinished-";
 struct Done {
     format: u32,
     key: Digest,
+    /// Digest of the sources it was built from, so that a tree finds its builds whatever the environment was.
+    sources: Digest,
     files: BTreeMap<String, Digest>,
 }
 
@@ -34,6 +36,7 @@ pub(super) struct Fresh {
     dir: tempfile::TempDir,
     root: PathBuf,
     key: Digest,
+    sources: Digest,
 }
 
 impl Store {
@@ -62,8 +65,23 @@ impl Store {
         }
     }
 
+    /// Every complete build of these sources, the newest first.
+    pub(super) fn of_sources(&self, sources: &Digest) -> Result<Vec<Built>> {
+        let mut found = Vec::new();
+        for entry in fs_err::read_dir(&self.root)? {
+            let entry = entry?;
+            let done = fs_err::read(entry.path().join(DONE)).ok();
+            let done = done.and_then(|bytes| serde_json::from_slice::<Done>(&bytes).ok());
+            if done.is_some_and(|done| done.sources == *sources) {
+                found.push((entry.metadata()?.modified()?, entry.path()));
+            }
+        }
+        found.sort_unstable();
+        found.iter().rev().map(|(_, dir)| load(dir)).collect()
+    }
+
     /// An empty folder for a build of that key. What killed builds left is removed.
-    pub(super) fn begin(&self, key: &Digest) -> Result<Fresh> {
+    pub(super) fn begin(&self, key: &Digest, sources: Digest) -> Result<Fresh> {
         for entry in fs_err::read_dir(&self.root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
@@ -71,7 +89,7 @@ impl Store {
             }
         }
         let dir = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.root)?;
-        Ok(Fresh { dir, root: self.root.clone(), key: *key })
+        Ok(Fresh { dir, root: self.root.clone(), key: *key, sources })
     }
 }
 
@@ -83,7 +101,7 @@ impl Fresh {
 
     /// Names every file, and puts the build in its place.
     pub(super) fn commit(self) -> Result<Built> {
-        let done = Done { format: FORMAT, key: self.key, files: digests(self.path())? };
+        let done = Done { format: FORMAT, key: self.key, sources: self.sources, files: digests(self.path())? };
         files::write_whole(&self.path().join(DONE), &serde_json::to_vec_pretty(&done)?)?;
         let dir = self.root.join(folder(&self.key));
         fs_err::rename(self.dir.keep(), &dir)?;

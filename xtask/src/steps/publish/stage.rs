@@ -2,6 +2,7 @@
 
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::json::to_bytes;
 use crate::pure::sample;
 use crate::pure::sums;
 use crate::steps::gate::Passed;
@@ -45,9 +46,9 @@ pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Resul
     for (name, bytes) in samples(passed, &layout)? {
         stage.add(published_name(run, &name), &bytes)?;
     }
-    for name in [MANIFEST, VERDICT] {
-        stage.add(published_name(run, name), &files::read_plain(&layout.path(name))?)?;
-    }
+    // Both as they were judged: what lies on disk may have been edited since.
+    stage.add(published_name(run, MANIFEST), &to_bytes(sealed.manifest())?)?;
+    stage.add(published_name(run, VERDICT), &to_bytes(passed.judged().verdict())?)?;
     if let Some(key) = key {
         signature::sign(key, &dir.path().join(published_name(run, MANIFEST)))?;
         let name = published_name(run, SIGNATURE);

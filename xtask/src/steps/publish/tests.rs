@@ -87,6 +87,17 @@ fn a_file_that_changed_after_the_judgement_is_found() {
 }
 
 #[test]
+fn manifest_and_verdict_are_published_as_they_were_judged() {
+    let disk = copy();
+    let passed = judged(&disk).pass().unwrap();
+    for name in [MANIFEST, VERDICT] {
+        fs_err::write(disk.run().join(name), b"{}").unwrap();
+    }
+    publish(&disk.paths, &passed, None).unwrap();
+    assert_eq!(verify(&disk.paths, &[]).unwrap().problems, []);
+}
+
+#[test]
 fn a_signed_publication_names_its_key_and_a_foreign_signature_is_found() {
     let disk = copy();
     let keys = tempfile::tempdir().unwrap();

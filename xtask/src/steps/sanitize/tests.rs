@@ -67,7 +67,8 @@ impl Fake {
         assert!(log.starts_with(&task.writable));
         let trick = if self.only.is_none_or(|only| only == tool) { *self.trick.lock().unwrap() } else { Trick::None };
         let data = |kind: &str| {
-            let name = format!("synthetic-{}-{kind}.log", tool.name());
+            let origin = if (tool, kind) == (Tool::Synccheck, "control") { "synthetic" } else { "captured-2025.3.1" };
+            let name = format!("{origin}-{}-{kind}.log", tool.name());
             std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/sanitizer").join(name))
                 .unwrap()
         };
@@ -275,7 +276,7 @@ fn findings_refuse_and_stay() {
     let (place, mut fake) = (Place::new(), Fake::new(Trick::Finding));
     fake.only = Some(Tool::Racecheck);
     let first = place.sanitize(&fake).unwrap();
-    assert!(message(&first).contains("racecheck yield_small: finding: 1 finding"), "{}", message(&first));
+    assert!(message(&first).contains("racecheck yield_small: finding: 125 findings"), "{}", message(&first));
     // A second try that would be clean does not wash it away.
     *fake.trick.lock().unwrap() = Trick::None;
     let runs = fake.runs();
@@ -428,8 +429,8 @@ fn real_children_with_logs_of_their_own_pass() {
     let data = format!("{}/testdata/sanitizer", env!("CARGO_MANIFEST_DIR"));
     let script = format!(
         "tool=$2\nwhile [ $1 != --log-file ]; do shift; done\nlog=$2\n\
-         case $log in *control_*) cat {data}/synthetic-$tool-control.log > $log; exit 86;; esac\n\
-         cat {data}/synthetic-$tool-clean.log > $log\nwhile [ $1 != {0} ]; do shift; done\n\"$@\"\n",
+         case $log in *control_*) cat {data}/*[1c]-$tool-control.log > $log; exit 86;; esac\n\
+         cat {data}/captured-2025.3.1-$tool-clean.log > $log\nwhile [ $1 != {0} ]; do shift; done\n\"$@\"\n",
         place.program.harness.display()
     );
     stand_in(&mut place, &script);

@@ -68,3 +68,27 @@ fn what_no_run_holds_is_not_sealed() {
     plant("claims.toml", "claims.toml", &|path| fs_err::remove_file(path).unwrap());
     plant("environment.json", "environment.json", &|path| fs_err::write(path, b"{").unwrap());
 }
+
+#[test]
+fn a_manifest_that_was_not_sealed_here_is_refused() {
+    let disk = copy();
+    let path = disk.run().join(MANIFEST);
+    let whole = fs_err::read(&path).unwrap();
+    let plant = |words: &str, change: &dyn Fn(&mut Manifest)| {
+        let mut manifest: Manifest = serde_json::from_slice(&whole).unwrap();
+        change(&mut manifest);
+        fs_err::write(&path, to_bytes(&manifest).unwrap()).unwrap();
+        let error = Sealed::load(&disk.run()).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Integrity);
+        assert!(error.to_string().contains(words), "{error:#}");
+    };
+    plant("another run", &|manifest| manifest.predicate.run = "../../../elsewhere".to_owned());
+    plant("no in-toto Statement", &|manifest| manifest.statement_type.clear());
+    plant("no Statement of a run", &|manifest| manifest.predicate_type.clear());
+    plant("other detached files", &|manifest| drop(manifest.predicate.detached.pop()));
+    plant("twice, or out of order", &|manifest| manifest.subject.push(manifest.subject[0].clone()));
+    plant("twice, or out of order", &|manifest| manifest.subject.swap(0, 1));
+    plant("is not as it was sealed", &|manifest| manifest.subject[0].name = "../x".to_owned());
+    fs_err::write(&path, [whole.as_slice(), b"\n"].concat()).unwrap();
+    assert!(Sealed::load(&disk.run()).unwrap_err().to_string().contains("not the bytes that Assay writes"));
+}

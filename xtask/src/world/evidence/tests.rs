@@ -51,6 +51,26 @@ fn without_all_detached_tables_nothing_is_said() {
 }
 
 #[test]
+fn a_clock_s_median_follows_from_its_windows() {
+    let (mut cell, _, windows) = cell();
+    let launches = cell.data.launches.as_mut().unwrap();
+    *launches = shifted(launches, "clock_khz_p50", 50);
+    assert_eq!(clock(&cell, &windows).unwrap().faults.len(), 1);
+}
+
+#[test]
+fn a_detached_table_that_was_never_written_is_a_fault() {
+    let (disk, judged) = shared();
+    for suffix in [".clock.parquet", ".blocks.parquet"] {
+        let mut evidence = judged.evidence().clone();
+        let name = format!("cells/{YIELD}{suffix}");
+        evidence.manifest.subject.retain(|subject| subject.name != name);
+        let found = detached(&Layout::Raw(disk.run()), &evidence).unwrap().unwrap();
+        assert_eq!(found.faults, [format!("{name} was never written")]);
+    }
+}
+
+#[test]
 fn a_verdict_that_its_log_does_not_bear_out_is_a_fault() {
     let evidence = shared().1.evidence();
     let mut program = evidence.sanitizer.iter().find(|s| s.verdict.control_caught.is_none()).unwrap().verdict.clone();

@@ -30,6 +30,10 @@ fn numerics() {
     refuses("numerics", "poisoned_launches is 0", |e, _| {
         find(&mut e.cells, CALIBRATE).record.configs[1].mode = "calibrate".to_owned();
     });
+    refuses("numerics", "1 spoiled launches were measured", |e, _| {
+        set_at(launches(e, CALIBRATE), "config", 9, 1);
+        set_at(launches(e, CALIBRATE), "wrong_tiles", 9, 1);
+    });
     refuses("numerics", "refers to no configuration", |e, _| set_at(launches(e, CALIBRATE), "config", 0, 7));
     refuses("numerics", "missed a planted wrong element", |e, _| {
         find(&mut e.cells, YIELD).record.facts.poison_caught = Some(false);
@@ -50,6 +54,12 @@ fn structure() {
     refuses("structure", "1 events were never claimed", |e, _| {
         set_at(&mut find(&mut e.cells, YIELD).events, "claims", 7, 0);
     });
+    for cell in [BASELINE, CALIBRATE, "yield/cost,k=64,blocks=8,poll=1"] {
+        refuses("structure", "1 launches have fewer rows than others", |e, _| {
+            let cell = find(&mut e.cells, cell);
+            cell.events = without_row(&cell.events, 17);
+        });
+    }
     refuses("structure", "another number of events", |e, _| {
         let cell = find(&mut e.cells, YIELD);
         cell.events = without_row(&cell.events, 17);
@@ -71,6 +81,7 @@ fn an_unsteady_clock_in_nvml_alone() {
         set_column(telemetry, "sm_mhz", Column::OptU32(mhz));
     });
     refuses("clocks", "no telemetry", |e, _| e.telemetry = None);
+    refuses("clocks", "throttle", |e, _| e.telemetry.as_mut().unwrap().columns.retain(|(name, _)| name != "throttle"));
 }
 
 #[test]
@@ -83,6 +94,16 @@ fn an_unsteady_clock_in_band_alone() {
 fn a_weaker_clock_than_the_plan_requires() {
     refuses("clocks", "not locked", |e, _| e.plan.clocks = ClockClass::Locked);
     refuses("clocks", "not put back", |e, _| e.environment.clocks.restored = Some(false));
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.setter_calls = 1);
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.mode = "lock".to_owned());
+}
+
+#[test]
+fn no_plan_makes_unsteady_clocks_good_enough() {
+    refuses("clocks", "in-band clock left", |e, _| {
+        e.plan.clocks = ClockClass::Unsteady;
+        set_at(launches(e, YIELD), "clock_khz_min", 5, 1_900_000);
+    });
 }
 
 #[test]
@@ -159,4 +180,14 @@ fn warm_up_is_discarded_by_rule_only() {
         find(&mut e.cells, BASELINE).record.warmup_launches = 2_022;
     });
     refuses("samples", "discarded as warm-up", |e, _| set_at(launches(e, YIELD), "warmup", 0, 0));
+    refuses("samples", "8 launches discarded as warm-up", |e, _| {
+        (9..15).for_each(|row| set_at(launches(e, YIELD), "warmup", row, 1));
+        find(&mut e.cells, YIELD).record.warmup_launches = 8;
+    });
+    for cell in [CALIBRATE, "yield/cost,k=64,blocks=8,poll=1", "instrument/leg=urgent"] {
+        refuses("samples", "3 launches discarded as warm-up", |e, _| {
+            set_at(launches(e, cell), "warmup", 5, 1);
+            find(&mut e.cells, cell).record.warmup_launches = if cell.contains("leg=") { 2 } else { 3 };
+        });
+    }
 }
