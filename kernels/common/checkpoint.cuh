@@ -4,8 +4,6 @@
 // decision, with no copy in flight; a background task the block popped before is executed afterwards.
 #pragma once
 
-#include <cstddef>
-
 #include "flag.cuh"
 #include "queue.cuh"
 
@@ -29,11 +27,7 @@ struct YieldShared {
     uint32_t spent_ns;  // On the delay planted between observed and ready.
 };
 
-// How far `YieldShared::generation` and `old_at` lie behind `QueueWindow::next`.
-constexpr uint32_t kGeneration = offsetof(YieldShared, generation) - offsetof(QueueShared, next);
-constexpr uint32_t kOldAt = offsetof(YieldShared, old_at) - offsetof(QueueShared, next);
-
-// Notes a newer generation and publishes it to the block; poller, before a barrier. The last poll that returned an
+// Notes a newer generation and publishes it to the block; leader, before a barrier. The last poll that returned an
 // older one is known by the SM clock: the global timer is too slow to be read at each poll.
 __device__ __forceinline__ void observe(YieldShared& shared, uint32_t generation) {
     shared.observed_ns = ptx::mov_globaltimer_lo();

@@ -70,8 +70,7 @@ struct Window {
     }
 };
 
-// Where a thread copies from: its second 16 bytes of the next chunk of each operand. The first are in reach of the copy
-// instruction's 12-bit signed offset from there, but not the other way round.
+// Where a thread copies from: its first 16 bytes of the next chunk of each operand.
 struct Source {
     const float* a;
     const float* b;
@@ -84,7 +83,7 @@ struct Source {
 
 // The operands of pair `index`, as `oracle::Pair::at` numbers them.
 __device__ __forceinline__ Source source_of(const float* a, const float* b, uint32_t k_chunks, uint32_t index) {
-    const uint32_t mine = (threadIdx.x + kThreads) * kCopyFloats;
+    const uint32_t mine = threadIdx.x * kCopyFloats;
     const uint32_t tile_floats = k_chunks * kChunkFloats;
     return {a + (index % kPoolA) * tile_floats + mine, b + (index / kPoolA % kPoolB) * tile_floats + mine};
 }
@@ -107,11 +106,10 @@ __device__ __forceinline__ uint32_t urgent_pair(uint32_t event_id, uint32_t tile
 __device__ __forceinline__ void copy_chunk(const Window& window, uint32_t stage, const Source& source) {
     constexpr uint32_t kSecond = kThreads * kCopyFloats * sizeof(float);
     const uint32_t to = window.copy + stage;
-    constexpr int32_t kFirst = -static_cast<int32_t>(kSecond);
-    ptx::cp_async_cg_16<0, kFirst>(to, source.a);
-    ptx::cp_async_cg_16<kSecond, 0>(to, source.a);
-    ptx::cp_async_cg_16<kOperandBytes, kFirst>(to, source.b);
-    ptx::cp_async_cg_16<kOperandBytes + kSecond, 0>(to, source.b);
+    ptx::cp_async_cg_16<0, 0>(to, source.a);
+    ptx::cp_async_cg_16<kSecond, kSecond>(to, source.a);
+    ptx::cp_async_cg_16<kOperandBytes, 0>(to, source.b);
+    ptx::cp_async_cg_16<kOperandBytes + kSecond, kSecond>(to, source.b);
 }
 
 // A thread's outputs.

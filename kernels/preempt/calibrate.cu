@@ -13,13 +13,13 @@ struct CalibratePolicy : PlainPolicy {
 
     __device__ __forceinline__ explicit CalibratePolicy(const CalibrateArgs& args) : calibrate(args) {}
 
-    __device__ __forceinline__ uint32_t pop(const WorkArgs& work) {
+    __device__ __forceinline__ uint32_t pop(const WorkArgs& work, uint32_t tiles) {
         if (popped == calibrate.quota) return kNoTask;
         ++popped;
-        return PlainPolicy::pop(work);
+        return PlainPolicy::pop(work, tiles);
     }
 
-    __device__ __forceinline__ void after_tile(uint32_t tiles, const QueueWindow&) {
+    __device__ __forceinline__ void after_tile(uint32_t tiles) {
         if (threadIdx.x != kLeader) return;
         const uint32_t now_ns = ptx::mov_globaltimer_lo();
         const uint32_t recorded = tiles - 1 - calibrate.warmup_tiles;  // Wraps above `tiles` during warm-up.

@@ -1,7 +1,8 @@
 // The polling kernels: the poll-free loop plus one relaxed load of the flag every kPeriod tiles, and the way out of it.
 //
-// The load is issued before a tile's last chunk is multiplied and looked at after its outputs are issued. The barrier that
-// starts the next tile publishes the decision: to any warp but the poller's a poll is one shared load and a comparison.
+// The leader issues the load before a tile's last chunk and looks at it when it pops at the next tile's start. Where the
+// generation is newer it tells the block its next task with kInterrupt set, and the loop ends with this tile as it would on a
+// dry queue: to every other thread polling costs not one instruction. A block is ready within two tiles and a chunk.
 // Without a schedule (no events) the same code drains the queue and every block works; with one that this grid sets, block 0
 // does nothing but set the flag.
 #include "checkpoint.cuh"
@@ -16,18 +17,28 @@ struct YieldPolicy : PlainPolicy {
     const EventArgs& events;
     YieldShared& shared;
     uint32_t seen;           // Generation this block has served; the same in all threads.
-    uint32_t polled = 0;     // Poller: what the last poll returned ...
-    uint32_t polled_at = 0;  // ... and the SM clock when it began.
+    uint32_t polled;         // Leader: what the last poll returned ...
+    uint32_t polled_at;      // ... the SM clock when it began ...
+    uint32_t interrupt = 0;  // ... and kInterrupt once it was newer.
 
     __device__ __forceinline__ YieldPolicy(const WorkArgs& work, const EventArgs& events, YieldShared& shared)
-        : work(work), events(events), shared(shared), seen(events.first_generation) {}
+        : work(work),
+          events(events),
+          shared(shared),
+          seen(events.first_generation),
+          polled(events.first_generation),
+          polled_at(static_cast<uint32_t>(ptx::mov_clock64())) {}
 
-    __device__ __forceinline__ void before_last_chunk(uint32_t tiles) {
-        if (threadIdx.x == kPoller && (tiles + 1) % kPeriod == 0) poll();
+    __device__ __forceinline__ uint32_t pop(const WorkArgs& work, uint32_t tiles) {
+        const uint32_t popped = PlainPolicy::pop(work, tiles);
+        if (tiles % kPeriod == 0) interrupt = look() ? kInterrupt : 0;
+        return popped;
     }
 
-    __device__ __forceinline__ void after_tile(uint32_t tiles, const QueueWindow& window) {
-        if (threadIdx.x == kPoller && tiles % kPeriod == 0) look(window);
+    __device__ __forceinline__ uint32_t told(uint32_t popped) { return popped | interrupt; }
+
+    __device__ __forceinline__ void before_last_chunk(uint32_t tiles) {
+        if ((tiles + 1) % kPeriod == 0) poll();
     }
 
     __device__ __forceinline__ void poll() {
@@ -36,19 +47,20 @@ struct YieldPolicy : PlainPolicy {
     }
 
     // Looks at what was polled: whether it is newer. Either way the poll is old to the next one.
-    __device__ __forceinline__ bool look(const QueueWindow& window) {
+    __device__ __forceinline__ bool look() {
         const bool found = newer(polled, seen);
         if (__builtin_expect(found, 0)) observe(shared, polled);
-        ptx::st_shared<kOldAt>(window.next, polled_at);
+        shared.old_at = polled_at;
         return found;
     }
 
-    __device__ __forceinline__ bool interrupted(uint32_t tiles, const QueueWindow& window) {
-        if (tiles % kPeriod != 0) return false;
-        if (__builtin_expect(ptx::ld_shared<kGeneration>(window.next) == seen, 1)) return false;
+    __device__ __forceinline__ bool interrupted(uint32_t task) { return (task & kInterrupt) != 0; }
+
+    // The leader forgets its interruption, or the next tile would be interrupted for what was served.
+    __device__ __forceinline__ void serve_now(const Window& window) {
         serve(work, events, shared, window, seen);
         seen = shared.generation;
-        return true;
+        interrupt = 0;
     }
 
     // Polls without work until every scheduled event is served. Returns the deadlines hit.
@@ -56,21 +68,19 @@ struct YieldPolicy : PlainPolicy {
 #pragma unroll 1
         while (seen - events.first_generation != events.n_events) {
             __syncthreads();
-            if (threadIdx.x == kPoller) shared.expired = !poll_until_newer();
+            if (threadIdx.x == kLeader) shared.expired = !poll_until_newer();
             __syncthreads();
             if (shared.expired != 0) return 1;
-            serve(work, events, shared, Window(shared.queue.stages), seen);
-            seen = shared.generation;
+            serve_now(Window(shared.queue.stages));
         }
         return 0;
     }
 
     __device__ __forceinline__ bool poll_until_newer() {
-        if (newer(shared.generation, seen)) return true;  // Observed at the last tile, not served yet.
         const Deadline deadline{work.blocks[blockIdx.x + work.first_column].start_ns, events.deadline_ns};
         return wait_until(deadline, [&] {
             poll();
-            return look(QueueWindow(shared.queue));
+            return look();
         });
     }
 };
