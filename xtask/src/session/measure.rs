@@ -21,6 +21,7 @@ use crate::steps::sanitize::{Program, Sanitized};
 use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::attempts;
 use crate::world::nvml::Gpu;
+use crate::world::files::remove_partials;
 use anyhow::Result;
 use schema::ExitCode;
 use schema::environment::{ClockRecord, NvmlFacts};
@@ -66,14 +67,15 @@ impl Session<'_> {
         sanitized: &Sanitized,
         device: &Device,
     ) -> Result<Measurement> {
-        let key = found.key();
+        let (key, dir) = (found.key(), found.dir(self.paths));
+        // Cells are the harness's: it keeps what it finds cut off, and counts it.
+        remove_partials(&dir, &["summary"])?;
         if found.is_sealed(self.paths) {
             for name in ["run", "record"] {
                 self.journal.step(name, || Ok(()), |()| Said { cached: true, key })?;
             }
             return Ok(Measurement { run: found, fresh: None });
         }
-        let dir = found.dir(self.paths);
         let program = Program { plan: dir.join("plan.toml"), ..self.program(built, frozen, device)? };
         let attempt = attempts::open(
             self.paths,
