@@ -96,11 +96,11 @@ fn check_verify_and_publish(checkout: &Checkout, run: &str) {
 
 #[test]
 fn a_changed_input_takes_out_of_the_cache_what_depends_on_it_and_nothing_else() {
-    let Some(checkout) = Checkout::built("host") else { return };
-    make_small(&checkout);
+    let Some(checkout) = Checkout::small("host") else { return };
     let wheels = checkout.files("target/assay/wheels");
     let check = |what: &str, expected: &[&str]| {
         let object = checkout.reproduce("host", &[]);
+        eprintln!("{what}: {}", object["steps"]);
         assert_eq!(uncached(&object), expected, "{what}");
         object["run"].as_str().unwrap().to_owned()
     };
@@ -131,22 +131,4 @@ fn a_changed_input_takes_out_of_the_cache_what_depends_on_it_and_nothing_else() 
     check("the toolkit's lock", &["provision", "build", "run", "record", "seal", "gate"]);
     assert_eq!(checkout.files("target/assay/wheels"), wheels);
     // Another GPU: `a_run_is_not_resumed_on_another_gpu_or_with_another_plan` in rundir.rs.
-}
-
-/// One kernel file and a short plan, so that each of the builds and runs takes seconds. The emulated device loads no kernel.
-fn make_small(checkout: &Checkout) {
-    std::fs::remove_dir_all(checkout.path("kernels/controls")).unwrap();
-    for name in checkout.files("kernels/preempt") {
-        if name.ends_with(".cu") && name != "timer.cu" {
-            std::fs::remove_file(checkout.path("kernels/preempt").join(name)).unwrap();
-        }
-    }
-    let budgets = std::fs::read_to_string(checkout.path("kernels/preempt/budget.toml")).unwrap();
-    let (head, kernels) = budgets.split_once("[[kernel]]").unwrap();
-    let of_timer = kernels.split("[[kernel]]").filter(|kernel| kernel.contains("file = \"timer\""));
-    let kept: Vec<String> = of_timer.map(|kernel| format!("[[kernel]]{kernel}")).collect();
-    std::fs::write(checkout.path("kernels/preempt/budget.toml"), head.to_owned() + &kept.concat()).unwrap();
-    checkout.edit("harness/experiments/preempt/plan.toml", "drain_us = 3_000", "drain_us = 500");
-    checkout.commit("one kernel and a short plan");
-    checkout.copy_cargo();
 }

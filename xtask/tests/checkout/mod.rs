@@ -5,18 +5,30 @@
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 /// The whole emulated smoke path.
 pub(crate) const SMOKE: [&str; 7] =
     ["reproduce", "--device", "emulated", "--profile", "smoke", "--offline", "--runtime"];
 
-/// A checkout that is removed with this value.
+/// A checkout. It is removed with this value, except what cargo compiled in a small one.
 pub(crate) struct Checkout {
-    dir: tempfile::TempDir,
+    dir: PathBuf,
+    _lock: Option<File>,
+}
+
+impl Drop for Checkout {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            remove_all_but_cargo(&self.dir);
+        }
+    }
 }
 
 /// How a command ended.
@@ -29,11 +41,19 @@ pub(crate) struct Ended {
 impl Checkout {
     /// A checkout with nothing built.
     pub(crate) fn bare() -> Self {
-        let dir = tempfile::Builder::new().prefix("checkout-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let checkout = Self { dir };
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("checkout-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), None)
+    }
+
+    fn at(dir: &Path, lock: Option<File>) -> Self {
+        remove_all_but_cargo(dir);
+        let checkout = Self { dir: dir.to_owned(), _lock: lock };
         let origin = real_root().display().to_string();
-        let here = checkout.path("").display().to_string();
-        git(&real_root(), &["clone", "--quiet", "--shared", "--no-checkout", &origin, &here]);
+        std::fs::create_dir_all(dir).unwrap();
+        checkout.git(&["init", "--quiet"]);
+        checkout.git(&["fetch", "--quiet", "--no-tags", &origin, "HEAD"]);
+        checkout.git(&["reset", "--quiet", "--soft", "FETCH_HEAD"]);
         checkout.git(&["config", "user.name", "Test"]);
         checkout.git(&["config", "user.email", "test@example.org"]);
         for name in tracked() {
@@ -45,21 +65,47 @@ impl Checkout {
 
     /// A checkout with toolkit and build at hand; absent, and said aloud, without a toolkit.
     pub(crate) fn built(runtime: &str) -> Option<Self> {
-        static BUILT: OnceLock<bool> = OnceLock::new();
-        let state = real_root().join("target/toolkit");
-        if !state.is_dir() {
-            eprintln!("skipped: no toolkit (run cargo xtask provision --runtime host)");
+        if !has_toolkit() {
             return None;
         }
-        // Where no build is at hand yet, the real checkout makes it once and keeps it.
-        assert!(*BUILT.get_or_init(|| {
-            let ended = run_in(&real_root(), &["build", "--offline", "--runtime", runtime]);
-            eprint!("{}", ended.stderr);
-            ended.code == Some(0)
-        }));
+        build_once(runtime);
         let checkout = Self::bare();
         checkout.share_state();
         Some(checkout)
+    }
+
+    /// A checkout with one kernel file and a short plan, so that a build and a run take seconds each; nothing of it is built
+    /// yet. The emulated device loads no kernel.
+    pub(crate) fn small(runtime: &str) -> Option<Self> {
+        if !has_toolkit() {
+            return None;
+        }
+        // Cargo compiles everything anew in another folder, so this one stays, and one test at a time works in it.
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("small-{runtime}"));
+        let lock = File::create(dir.with_extension("lock")).unwrap();
+        lock.lock().unwrap();
+        let checkout = Self::at(&dir, Some(lock));
+        checkout.share_state();
+        std::fs::remove_dir_all(checkout.path("kernels/controls")).unwrap();
+        for name in checkout.files("kernels/preempt") {
+            if name.ends_with(".cu") && name != "timer.cu" {
+                std::fs::remove_file(checkout.path("kernels/preempt").join(name)).unwrap();
+            }
+        }
+        let budgets = std::fs::read_to_string(checkout.path("kernels/preempt/budget.toml")).unwrap();
+        let (head, kernels) = budgets.split_once("[[kernel]]").unwrap();
+        let of_timer = kernels.split("[[kernel]]").filter(|kernel| kernel.contains("file = \"timer\""));
+        let kept: Vec<String> = of_timer.map(|kernel| format!("[[kernel]]{kernel}")).collect();
+        std::fs::write(checkout.path("kernels/preempt/budget.toml"), head.to_owned() + &kept.concat()).unwrap();
+        checkout.edit("harness/experiments/preempt/plan.toml", "drain_us = 3_000", "drain_us = 500");
+        checkout.commit("one kernel and a short plan");
+        Some(checkout)
+    }
+
+    /// Why the real checkout has nothing to run in, if so.
+    pub(crate) fn why_not(runtime: &str) -> Option<String> {
+        let ended = run_in(&real_root(), &["provision", "--offline", "--runtime", runtime]);
+        (ended.code != Some(0)).then_some(ended.stderr)
     }
 
     /// Takes what the real checkout built that is absent here.
@@ -76,30 +122,20 @@ impl Checkout {
         }
     }
 
-    /// What cargo built for the harness, copied, so that it only makes anew what changed.
-    pub(crate) fn copy_cargo(&self) {
-        let (from, to) = (real_root().join("target/assay/cargo/host"), self.path("target/assay/cargo"));
-        if from.is_dir() {
-            std::fs::create_dir_all(&to).unwrap();
-            let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
-            assert!(status.success());
-        }
-    }
-
     /// A path below the checkout.
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.dir.path().join(name)
+        self.dir.join(name)
     }
 
     /// This program, run here to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Ended {
-        run_in(self.dir.path(), args)
+        run_in(&self.dir, args)
     }
 
     /// This program, started here in a process group of its own.
     pub(crate) fn start(&self, args: &[&str]) -> std::process::Child {
         use std::os::unix::process::CommandExt;
-        let mut command = program(self.dir.path(), args);
+        let mut command = program(&self.dir, args);
         command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap()
     }
 
@@ -133,7 +169,7 @@ impl Checkout {
     }
 
     fn git(&self, args: &[&str]) {
-        git(self.dir.path(), args);
+        git(&self.dir, args);
     }
 
     /// Every file below a folder of the checkout, by path below that folder.
@@ -160,6 +196,38 @@ impl Checkout {
 pub(crate) fn uncached(object: &Value) -> Vec<&str> {
     let steps = object["steps"].as_array().unwrap();
     steps.iter().filter(|step| step["cached"] == false).map(|step| step["name"].as_str().unwrap()).collect()
+}
+
+/// Where no build is at hand yet, the real checkout makes it and keeps it.
+fn build_once(runtime: &str) {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut built = BUILT.lock().unwrap();
+    if built.insert(runtime.to_owned()) {
+        let ended = run_in(&real_root(), &["build", "--offline", "--runtime", runtime]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    }
+}
+
+fn has_toolkit() -> bool {
+    let found = real_root().join("target/toolkit").is_dir();
+    if !found {
+        eprintln!("skipped: no toolkit (run cargo xtask provision --runtime host)");
+    }
+    found
+}
+
+/// Leaves `target/assay/cargo` only, or nothing where there is none.
+fn remove_all_but_cargo(dir: &Path) {
+    let kept = dir.with_extension("cargo");
+    let cargo = dir.join("target/assay/cargo");
+    let keeps = cargo.is_dir() && std::fs::rename(&cargo, &kept).is_ok();
+    if dir.is_dir() {
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+    if keeps {
+        std::fs::create_dir_all(cargo.parent().unwrap()).unwrap();
+        std::fs::rename(&kept, &cargo).unwrap();
+    }
 }
 
 fn real_root() -> PathBuf {
