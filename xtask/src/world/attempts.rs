@@ -87,9 +87,13 @@ impl Record {
     }
 
     fn append(&mut self, lines: &str) -> Result<()> {
-        self.file.write_all(lines.as_bytes())?;
-        self.file.sync_all()?;
-        Ok(())
+        let before = self.file.metadata()?.len();
+        let written = self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync_all());
+        // A full disk may take half a line, and a chain with half a line never holds again.
+        if written.is_err() {
+            self.file.set_len(before)?;
+        }
+        Ok(written?)
     }
 }
 
