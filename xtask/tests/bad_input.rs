@@ -2,7 +2,7 @@
 //! nothing half-written.
 //!
 //! Elsewhere: an interrupted fetch and a wrong digest (`world/wheels/fetch/tests.rs`), a GPU that is too old (`device.rs`),
-//! cubins of another architecture (`harness/src/device/cuda/driver.rs`), other processes on a GPU (the environment gate).
+//! a cubin of another architecture (`tests/sass.rs`), other processes on a GPU (the environment gate).
 
 mod checkout;
 
