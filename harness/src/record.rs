@@ -284,7 +284,8 @@ impl CellStore {
         Ok(())
     }
 
-    /// Moves every file of an incomplete cell to `abandoned/<n>-<name>`.
+    /// Moves every file of an incomplete cell to `abandoned/<n>-<name>`; one that was cut off is called so from then on,
+    /// since no sealed file may look as if it were still being written.
     fn move_aside(&self, cell: &Cell) -> anyhow::Result<()> {
         let prefix = format!("{}.", cell.name);
         let mut left = Vec::new();
@@ -300,6 +301,7 @@ impl CellStore {
         fs::create_dir_all(&abandoned)?;
         let number = next_number(&abandoned)?;
         for (name, path) in left {
+            let name = name.replace(".partial", ".cut");
             fs::rename(path, abandoned.join(format!("{number}-{}-{name}", cell.phase.name())))?;
         }
         Ok(())

@@ -130,6 +130,7 @@ fn slug(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::failure::code_of;
+    use crate::world::driver::GpuFacts;
 
     #[test]
     fn names_become_slugs() {
@@ -138,6 +139,17 @@ mod tests {
         {
             assert_eq!(slug(name), expected);
         }
+    }
+
+    #[test]
+    fn a_gpu_that_the_kernels_do_not_run_on_is_refused() {
+        let gpu = |name: &str, arch: &str| GpuFacts { name: name.into(), arch: arch.into(), mig: None };
+        let gpus = vec![gpu("Tesla T4", "sm_75"), gpu("NVIDIA GB10", "sm_121")];
+        let driver = Driver { version: "580.95.05".into(), cuda: 13_000, gpus };
+        let error = arch_of(&driver, "Tesla T4").unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Measurement);
+        assert!(error.to_string().contains("compute capability 7.5"), "{error}");
+        assert_eq!(arch_of(&driver, "NVIDIA GB10").unwrap(), "sm_121");
     }
 
     #[test]

@@ -65,6 +65,11 @@ fn root() -> anyhow::Result<PathBuf> {
     })
 }
 
+/// A gate's reasons come one a line.
+fn plain_lines(text: &str) -> String {
+    text.lines().map(plain).collect::<Vec<_>>().join("\n  ")
+}
+
 fn finish(cli: &Cli, result: anyhow::Result<commands::Done>) -> ! {
     let (code, object) = match result {
         Ok(done) => {
@@ -74,9 +79,9 @@ fn finish(cli: &Cli, result: anyhow::Result<commands::Done>) -> ! {
             (done.code, done.json)
         }
         Err(error) => {
-            eprintln!("error: {}", plain(&format!("{error:#}")));
+            eprintln!("error: {}", plain_lines(&format!("{error:#}")));
             if let Some(remedy) = remedy_of(&error) {
-                eprintln!("  try: {}", plain(remedy));
+                eprintln!("  try: {}", plain_lines(remedy));
             }
             let code = code_of(&error);
             (code, json!({"error": plain(&format!("{error:#}")), "exit": code.status(), "remedy": remedy_of(&error)}))

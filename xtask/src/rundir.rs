@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// The file that a run directory is begun with, after all others of its beginning.
+const LAST: &str = "plan.toml";
+
 /// What a measurement depends on, by name.
 pub type Inputs = BTreeMap<String, String>;
 
@@ -88,13 +91,15 @@ pub fn find(
         (Wanted::Latest, Some(run)) => Ok(run),
         _ => {
             let (source, notebook_head) = begin()?;
+            remove_unbegun(paths, &inputs)?;
             let id = fresh_id(paths, slug, &source.digest);
             let run = Run { id, inputs, source, notebook_head, measured_since: None };
+            run.keep(paths)?;
             let dir = run.dir(paths);
             fs_err::create_dir_all(&dir).map_err(|error| unwritable(&error))?;
-            write_whole(&dir.join("plan.toml"), frozen.plan_toml.as_bytes())?;
             write_whole(&dir.join("claims.toml"), frozen.claims_toml.as_bytes())?;
-            run.keep(paths)?;
+            // The last file: with it the directory counts as begun.
+            write_whole(&dir.join(LAST), frozen.plan_toml.as_bytes())?;
             Ok(run)
         }
     }
@@ -102,9 +107,22 @@ pub fn find(
 
 /// The recorded run with these inputs, if its directory is still there.
 fn known(paths: &Paths, inputs: &Inputs) -> Option<Run> {
+    recorded(paths, inputs).filter(|run| run.dir(paths).join(LAST).is_file())
+}
+
+fn recorded(paths: &Paths, inputs: &Inputs) -> Option<Run> {
     let bytes = fs_err::read(record_path(paths, &key(inputs))).ok()?;
-    let run: Run = serde_json::from_slice(&bytes).ok()?;
-    run.dir(paths).join("plan.toml").is_file().then_some(run)
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Removes the directory of a run that was killed before its frozen plan was written, let alone its first launch.
+fn remove_unbegun(paths: &Paths, inputs: &Inputs) -> Result<()> {
+    let Some(run) = recorded(paths, inputs).filter(|run| run.measured_since.is_none()) else { return Ok(()) };
+    let dir = run.dir(paths);
+    if exists(&dir) && !exists(&dir.join(LAST)) {
+        fs_err::remove_dir_all(&dir)?;
+    }
+    Ok(())
 }
 
 fn other_inputs(paths: &Paths, name: &str, inputs: &Inputs) -> Result<anyhow::Error> {
@@ -195,6 +213,18 @@ mod tests {
         assert_eq!(ask(&paths, Wanted::Named(&first.id), inputs("a", "p")).unwrap(), first);
         assert_ne!(ask(&paths, Wanted::Latest, inputs("a", "q")).unwrap().id, first.id);
         assert_ne!(ask(&paths, Wanted::Fresh, inputs("a", "p")).unwrap().id, first.id);
+    }
+
+    #[test]
+    fn a_run_killed_before_it_began_leaves_no_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let first = ask(&paths, Wanted::Latest, inputs("a", "p")).unwrap();
+        fs_err::remove_file(first.dir(&paths).join(LAST)).unwrap();
+        let second = ask(&paths, Wanted::Latest, inputs("a", "p")).unwrap();
+        let left: Vec<_> = fs_err::read_dir(paths.raw()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [second.id.as_str()]);
+        assert!(second.dir(&paths).join("claims.toml").is_file());
     }
 
     #[test]

@@ -34,3 +34,30 @@ pub fn check_format(what: &str, found: u32) -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+/// Refuses the bytes of a JSON file that names a newer format, before anything else of it is read: it may hold what no reader
+/// here knows.
+///
+/// # Errors
+/// As [`check_format`]. What is no JSON or names no format is left to its reader.
+pub fn check_format_of_json(what: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let format = value.pointer("/predicate/format").or_else(|| value.get("format")).and_then(serde_json::Value::as_u64);
+    check_format(what, format.map_or(0, |format| u32::try_from(format).unwrap_or(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_format_is_named_whatever_else_the_file_holds() {
+        let check = |text: &str| check_format_of_json("manifest.json", text.as_bytes());
+        for newer in [r#"{"format": 2, "later": []}"#, r#"{"predicate": {"format": 2}}"#] {
+            assert!(check(newer).unwrap_err().to_string().contains("manifest.json has format 2"));
+        }
+        for other in [r#"{"format": 1}"#, r#"{"subject": []}"#, "{"] {
+            check(other).unwrap();
+        }
+    }
+}

@@ -66,6 +66,12 @@ impl Chain {
         self.latest().into_values().find(|attempt| attempt.run == run && attempt.outcome == OPEN)
     }
 
+    /// The latest attempt with this plan, if this run measured all of it.
+    pub fn measured_last(&self, intent: &Intent) -> Option<&Attempt> {
+        let last = self.latest().into_values().rfind(|attempt| attempt.plan == intent.plan);
+        last.filter(|attempt| attempt.run == intent.run && attempt.outcome == MEASURED)
+    }
+
     /// Appends an attempt that opens now; gives the line for the file, with its line break.
     ///
     /// # Errors

@@ -4,9 +4,10 @@ use super::Session;
 use super::burn::Burn;
 use crate::config::Frozen;
 use crate::device::Device;
+use crate::failure::fail;
 use crate::flags;
 use crate::journal::{Said, now};
-use crate::pure::attempts::{Intent, MEASURED};
+use crate::pure::attempts::{Intent, MEASURED, OPEN};
 use crate::pure::measured::sass_digest;
 use crate::rundir::Run;
 use crate::source;
@@ -20,6 +21,7 @@ use crate::steps::run::{Measured, RunContext, run};
 use crate::steps::sanitize::{Program, Sanitized};
 use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::attempts;
+use crate::world::files::remove_partials;
 use crate::world::nvml::Gpu;
 use anyhow::Result;
 use schema::ExitCode;
@@ -66,14 +68,15 @@ impl Session<'_> {
         sanitized: &Sanitized,
         device: &Device,
     ) -> Result<Measurement> {
-        let key = found.key();
+        let (key, dir) = (found.key(), found.dir(self.paths));
+        // Cells are the harness's: it keeps what it finds cut off, and counts it.
+        remove_partials(&dir, &["summary"])?;
         if found.is_sealed(self.paths) {
             for name in ["run", "record"] {
                 self.journal.step(name, || Ok(()), |()| Said { cached: true, key })?;
             }
             return Ok(Measurement { run: found, fresh: None });
         }
-        let dir = found.dir(self.paths);
         let program = Program { plan: dir.join("plan.toml"), ..self.program(built, frozen, device)? };
         let attempt = attempts::open(
             self.paths,
@@ -93,6 +96,7 @@ impl Session<'_> {
         };
         let (began, clock) = (now(), Instant::now());
         let (measured, watched) = work().map_err(|error| self.ended(&attempt, error))?;
+        all_there(&attempt, &measured)?;
         self.journal.note("run", began, clock.elapsed().as_secs_f64(), Said { cached: false, key });
         let beside = Beside {
             provisioned,
@@ -104,7 +108,10 @@ impl Session<'_> {
         };
         let paths = self.paths;
         self.journal.step("record", || record(paths, &measured, beside), |()| Said { cached: false, key })?;
-        let attempt = attempts::close(self.paths, &attempt, MEASURED)?;
+        let attempt = match attempt.outcome == MEASURED {
+            true => attempt,
+            false => attempts::close(self.paths, &attempt, MEASURED)?,
+        };
         Ok(Measurement { run: found, fresh: Some(Fresh { attempt }) })
     }
 
@@ -146,7 +153,7 @@ impl Session<'_> {
     /// An attempt that failed is closed; an interrupted one stays open, so that resuming goes on with it.
     fn ended(&self, attempt: &Attempt, error: anyhow::Error) -> anyhow::Error {
         let code = crate::failure::code_of(&error);
-        if matches!(code, ExitCode::Interrupted | ExitCode::Terminated) {
+        if attempt.outcome != OPEN || matches!(code, ExitCode::Interrupted | ExitCode::Terminated) {
             return error;
         }
         let outcome = format!("failed: exit {}", code.status());
@@ -176,6 +183,15 @@ impl Session<'_> {
         };
         self.journal.step("seal", || seal(&dir, inputs), |_| Said { cached: false, key })
     }
+}
+
+/// An attempt that had measured everything before it was killed launches nothing again.
+fn all_there(attempt: &Attempt, measured: &Measured) -> Result<()> {
+    if attempt.outcome == OPEN || measured.resumed as usize == measured.cells.len() {
+        return Ok(());
+    }
+    let message = format!("cells of attempt {} of run {} that were measured are gone", attempt.n, attempt.run);
+    Err(fail(ExitCode::Integrity, message, "cargo xtask reproduce --fresh"))
 }
 
 fn unwatched() -> Watched {

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const RESUME: &str = "cargo xtask reproduce --resume RUN goes on at the first incomplete cell";
+const REPLAN: &str = "edit harness/experiments/EXPERIMENT/plan.toml, then cargo xtask reproduce";
 
 /// What the step works with.
 pub struct RunContext<'a> {
@@ -143,7 +144,8 @@ fn accept(ended: &Ended, nonce: &str, follow: &Follow) -> Result<EndMark> {
             }
         }
         Some(code) => {
-            Err(fail(documented(code), format!("the harness ended with exit code {code} {place}{said}"), RESUME))
+            let remedy = if documented(code) == ExitCode::Config { REPLAN } else { RESUME };
+            Err(fail(documented(code), format!("the harness ended with exit code {code} {place}{said}"), remedy))
         }
         None => Err(incomplete(format!("the harness was ended by a signal {place}{said}"))),
     }

@@ -16,7 +16,7 @@ use schema::manifest::{
 };
 use schema::plan::Plan;
 use schema::table::Table;
-use schema::{Digest, ExitCode, FORMAT};
+use schema::{Digest, ExitCode, FORMAT, check_format_of_json};
 use std::path::{Path, PathBuf};
 
 /// What a manifest says beyond the files themselves.
@@ -51,6 +51,7 @@ impl Sealed {
         let path = dir.join(MANIFEST);
         let bytes =
             files::read_plain(&path).map_err(|error| broken(format!("{} is not sealed: {error:#}", dir.display())))?;
+        check_format_of_json(&path.display().to_string(), &bytes).map_err(|error| broken(error.to_string()))?;
         let manifest: Manifest = serde_json::from_slice(&bytes)
             .map_err(|error| broken(format!("{} does not parse: {error}", path.display())))?;
         if let Some(what) = not_ours(dir, &manifest, &bytes) {

@@ -13,7 +13,7 @@ use schema::{Digest, ExitCode};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// Opens an attempt, or takes up the one that this run already holds open.
+/// Opens an attempt, or takes up the one that this run already holds open, or had measured when it was killed before its seal.
 ///
 /// Attempts of other runs still open are marked `abandoned`: whoever held them ended without a word.
 ///
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// When the chain does not hold, or cannot be written.
 pub fn open(paths: &Paths, intent: Intent) -> Result<Attempt> {
     let mut record = Record::open(paths)?;
-    if let Some(held) = record.chain.open_of(&intent.run) {
+    if let Some(held) = record.chain.open_of(&intent.run).or_else(|| record.chain.measured_last(&intent)) {
         let same = (held.plan, held.sass, &held.device) == (intent.plan, intent.sass, &intent.device);
         return match same {
             true => Ok(held.clone()),
@@ -87,9 +87,13 @@ impl Record {
     }
 
     fn append(&mut self, lines: &str) -> Result<()> {
-        self.file.write_all(lines.as_bytes())?;
-        self.file.sync_all()?;
-        Ok(())
+        let before = self.file.metadata()?.len();
+        let written = self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync_all());
+        // A full disk may take half a line, and a chain with half a line never holds again.
+        if written.is_err() {
+            self.file.set_len(before)?;
+        }
+        Ok(written?)
     }
 }
 
@@ -137,6 +141,15 @@ mod tests {
         assert!(close(&paths, &second, MEASURED).is_err());
         assert_eq!(open(&paths, intent("a", "p")).unwrap().n, 3);
         assert_eq!(outcomes(&paths, "p").len(), 3);
+    }
+
+    #[test]
+    fn a_run_killed_between_its_last_launch_and_its_seal_keeps_its_attempt() {
+        let (_dir, paths) = place();
+        let measured = open(&paths, intent("a", "p")).and_then(|attempt| close(&paths, &attempt, MEASURED)).unwrap();
+        assert_eq!(open(&paths, intent("a", "p")).unwrap(), measured);
+        close(&paths, &open(&paths, intent("b", "p")).unwrap(), MEASURED).unwrap();
+        assert_eq!(open(&paths, intent("a", "p")).unwrap().n, 3);
     }
 
     #[test]

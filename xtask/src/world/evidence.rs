@@ -17,7 +17,7 @@ use schema::manifest::Manifest;
 use schema::plan::Phase;
 use schema::sanitize::{SanitizerVerdict, State};
 use schema::table::Table;
-use schema::{Digest, ExitCode, check_format};
+use schema::{Digest, ExitCode, check_format, check_format_of_json};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -223,7 +223,9 @@ fn text(layout: &Layout, name: &str) -> Result<String> {
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
-    serde_json::from_str(&text(layout, name)?).map_err(|error| unreadable(layout, name, &error.into()))
+    let text = text(layout, name)?;
+    let parsed = check_format_of_json(name, text.as_bytes()).and_then(|()| Ok(serde_json::from_str(&text)?));
+    parsed.map_err(|error| unreadable(layout, name, &error))
 }
 
 fn toml_file<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {

@@ -156,6 +156,21 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Removes what killed writers left half-written directly in a folder and in folders below it that are named.
+///
+/// # Errors
+/// When a folder cannot be read or a file not removed.
+pub fn remove_partials(dir: &Path, below: &[&str]) -> Result<()> {
+    let mut folders = vec![dir.to_owned()];
+    folders.extend(below.iter().map(|name| dir.join(name)));
+    for folder in folders {
+        for name in entries(&folder)?.iter().filter(|name| name.ends_with(".partial")) {
+            fs_err::remove_file(folder.join(name))?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +193,18 @@ mod tests {
         let expected =
             [("a.txt", "case-collision"), ("folder-link", "symlink"), ("link", "symlink"), ("socket", "special")];
         assert_eq!(odd, expected);
+    }
+
+    #[test]
+    fn only_half_written_files_where_we_write_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["manifest.json", "manifest.json.partial", "summary/a.svg.partial", "cells/yield/a.json.partial"] {
+            write_whole(&at(name), b"{}").unwrap();
+        }
+        remove_partials(dir.path(), &["summary", "absent"]).unwrap();
+        let left: Vec<_> = scan(dir.path()).unwrap().files.into_keys().collect();
+        assert_eq!(left, ["cells/yield/a.json.partial", "manifest.json"]);
     }
 
     #[test]

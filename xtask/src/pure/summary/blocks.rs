@@ -60,7 +60,8 @@ fn derive(blocks: &Table) -> anyhow::Result<BTreeMap<(u32, u32), Derived>> {
     let mut derived: BTreeMap<(u32, u32), Derived> = BTreeMap::new();
     for i in 0..blocks.rows() {
         let (observed, ready) = (signed(observed[i]), signed(ready[i]));
-        let old = Some(signed(last_old[i])).filter(|ns| *ns >= 0);
+        // A poll that began at the very instant was not after it.
+        let old = Some(signed(last_old[i])).filter(|ns| *ns > 0);
         let row = Derived {
             first_observer_ns: observed,
             last_observer_ns: observed,
@@ -132,6 +133,8 @@ mod tests {
     fn columns_that_follow_from_the_rows_pass() {
         assert!(check_blocks(&event(650, 5000, 7000, Some(400), 3), &blocks(&ROWS)).unwrap().is_empty());
         assert!(check_blocks(&event(700, 700, 900, None, 1), &blocks(&ROWS[..1])).unwrap().is_empty());
+        let at_the_instant = [3, 0, 1, 9, 700, 900, 0];
+        assert!(check_blocks(&event(700, 700, 900, None, 1), &blocks(&[at_the_instant])).unwrap().is_empty());
     }
 
     #[test]

@@ -129,10 +129,7 @@ impl DockerRuntime {
     fn remove(&self, name: &str) -> Result<()> {
         let args = ["rm", "--force", "--volumes", name].map(String::from).to_vec();
         let ended = self.engine.child(args, Duration::from_secs(30)).run_cleanup()?;
-        if ended.code == Some(0)
-            || ended.stderr.contains("No such container")
-            || ended.stderr.contains("already in progress")
-        {
+        if ended.code == Some(0) || goes_by_itself(&ended.stderr) {
             return Ok(());
         }
         Err(fail(
@@ -141,6 +138,11 @@ impl DockerRuntime {
             format!("docker rm --force {name}"),
         ))
     }
+}
+
+/// Whether a container that could not be removed is gone, or being removed by the engine itself.
+pub(super) fn goes_by_itself(said: &str) -> bool {
+    said.contains("No such container") || said.contains("already in progress")
 }
 
 /// What docker itself says when the program never ran.

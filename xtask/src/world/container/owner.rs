@@ -1,5 +1,6 @@
 //! Whose a container is: the process that started it, told from a later one with the same number.
 
+use super::docker::goes_by_itself;
 use super::engine::Engine;
 use anyhow::Result;
 use serde::Deserialize;
@@ -71,7 +72,11 @@ pub fn leftovers(engine: &Engine) -> Result<Vec<Leftover>> {
 pub fn sweep(engine: &Engine) -> Result<Vec<String>> {
     let orphans: Vec<String> = leftovers(engine)?.into_iter().filter(|l| l.orphan).map(|l| l.name).collect();
     for name in &orphans {
-        engine.answer(&["rm", "--force", "--volumes", name], Duration::from_secs(30))?;
+        match engine.answer(&["rm", "--force", "--volumes", name], Duration::from_secs(30)) {
+            // Its program ended at the end of its stdin, and the engine was faster than we are.
+            Err(error) if goes_by_itself(&error.to_string()) => {}
+            answer => drop(answer?),
+        }
     }
     Ok(orphans)
 }
