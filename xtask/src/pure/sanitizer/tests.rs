@@ -1,3 +1,5 @@
+//! Tests of the log parser, on logs captured on a GPU and on faults planted in them.
+
 use super::log::{Reading, planted, read};
 use super::*;
 use proptest::prelude::*;

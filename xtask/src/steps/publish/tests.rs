@@ -1,3 +1,5 @@
+//! Tests of publishing: all or nothing, repeated, interrupted, signed.
+
 use super::*;
 use crate::ask::verify::verify;
 use crate::failure::code_of;

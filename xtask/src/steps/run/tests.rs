@@ -1,3 +1,5 @@
+//! Tests of the run step against a stand-in harness.
+
 use super::*;
 use crate::failure::code_of;
 use schema::build::Cubin;

@@ -1,3 +1,5 @@
+//! Tests of the sanitize step against a stand-in compute-sanitizer.
+
 use super::*;
 use crate::failure::{code_of, remedy_of};
 use schema::build::{Cubin, Kernel};

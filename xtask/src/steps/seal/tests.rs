@@ -1,3 +1,5 @@
+//! Tests of sealing.
+
 use super::*;
 use crate::failure::code_of;
 use crate::trial::{Trial, copy, shared};

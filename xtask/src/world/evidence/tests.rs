@@ -1,3 +1,5 @@
+//! Tests of loading a run as evidence.
+
 use super::*;
 use crate::pure::synthetic::set_column;
 use crate::trial::{copy, shared};
