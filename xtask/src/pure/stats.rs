@@ -34,6 +34,10 @@ pub struct Quantile {
 
 /// The median.
 pub const P50: Quantile = Quantile { num: 1, den: 2 };
+/// The lower quartile.
+pub const P25: Quantile = Quantile { num: 1, den: 4 };
+/// The upper quartile.
+pub const P75: Quantile = Quantile { num: 3, den: 4 };
 /// The 99th percentile.
 pub const P99: Quantile = Quantile { num: 99, den: 100 };
 /// The 99.9th percentile.

@@ -170,7 +170,10 @@ fn yields(launch: &[u32], set: Setter, delayed: Option<Leg>) -> Table {
         .with("first_observer_ns", long(&seen))
         .with("last_observer_ns", long(&|i| ready(i) - 96))
         .with("last_ready_ns", long(&ready))
-        .with("visibility_ns", Column::OptI64((0..n).map(|i| (i % 10 != 0).then(|| i64::from(steps(i, 2)))).collect()))
+        .with(
+            "visibility_ns",
+            Column::OptI64((0..n).map(|i| (i % 10 != 0).then(|| i64::from(steps(i, 2)).max(1))).collect()),
+        )
         .with("observers", column(&|_| 7))
         .with("ready", column(&|_| 7))
         .with("claimer", column(&|i| i % 8))

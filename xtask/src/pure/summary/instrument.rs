@@ -2,7 +2,7 @@
 
 use super::rows::Rows;
 use super::{CellData, Kept, yields};
-use crate::pure::stats::{Estimate, P50, Resamples, quantile};
+use crate::pure::stats::{Estimate, P25, P50, P75, Resamples, quantile};
 use anyhow::ensure;
 use schema::plan::{Leg, delayed_event};
 use schema::table::Table;
@@ -29,6 +29,7 @@ fn single(value: i64, n: u64) -> Estimate<i64> {
 
 /// `leg_shift_ns`: by how much the median of this leg over events with the planted delay exceeds that over events without.
 /// `leg_shift_error_ns`: that, less what was really spent, likewise over events with the delay and without.
+/// `leg_spread_ns`: the interquartile range of the leg over events without.
 pub(super) fn delay(leg: Leg, delay_ns: u32, events: &Table, kept: &Kept, rows: &mut Rows) -> anyhow::Result<()> {
     let (sound, anomalous) = yields::sound_rows(events, kept)?;
     let (launch, event, planted) = (events.u32("launch")?, events.u32("event")?, events.u32("delay_leg")?);
@@ -50,6 +51,11 @@ pub(super) fn delay(leg: Leg, delay_ns: u32, events: &Table, kept: &Kept, rows: 
         let note = format!("planted {delay_ns} ns");
         rows.nanoseconds("leg_shift_ns", shift, &note);
         rows.nanoseconds("leg_shift_error_ns", less(shift, spent), &format!("{note}, spent {spent} ns"));
+    }
+    let plain: Vec<i64> = plain.legs.iter().map(|(_, duration)| *duration).collect();
+    let spread = quantile(&plain, P75).zip(quantile(&plain, P25)).map(|(high, low)| high - low);
+    if let Some(spread) = spread {
+        rows.nanoseconds("leg_spread_ns", single(spread, plain.len() as u64), "interquartile range without a delay");
     }
     rows.count("anomalous_events", anomalous, events.rows() as u64);
     Ok(())
