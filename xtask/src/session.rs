@@ -56,7 +56,7 @@ pub struct Judged {
 }
 
 /// Gates that rest on the repository's history, which a box with a bundle has not.
-const JUDGED_AT_HOME: [&str; 3] = ["source", "environment", "registration"];
+const JUDGED_AT_HOME: [&str; 4] = ["source", "environment", "build", "registration"];
 
 impl<'a> Session<'a> {
     /// A command's beginning.
@@ -326,11 +326,10 @@ pub fn build_context<'a>(
     BuildContext { paths, archs, environment_key: provisioned.key.to_string(), offline, jobs, progress }
 }
 
-/// Whether a gate refuses for nothing but the absence of a repository.
+/// Whether a gate refuses for nothing but the absence of the repository's history.
 fn only_history(reason: &str) -> bool {
-    reason
-        .split("; ")
-        .all(|one| one.contains("git history") || one.contains("repository") || one.contains("docker/toolkit.lock"))
+    const ABSENT: [&str; 4] = ["git history", "repository", "docker/toolkit.lock", "budgets are not at hand"];
+    reason.split("; ").all(|one| ABSENT.iter().any(|words| one.contains(words)))
 }
 
 fn folder_digest(folder: &std::path::Path) -> Result<String> {
@@ -360,4 +359,21 @@ fn published_levels(paths: &Paths) -> Result<(Level, Level)> {
         ),
         Some(problem) => (Level::new("fails", problem.clone()), Level::new("fails", problem)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only_history;
+
+    #[test]
+    fn a_box_leaves_to_the_repository_only_what_rests_on_its_history() {
+        for (reason, expected) in [
+            ("there is no git history to check the commit against", true),
+            ("the measured commit's budgets are not at hand", true),
+            ("there is no git history to look claims up in; preempt_drain spills 8 bytes", false),
+            ("the tree was not clean when the run began", false),
+        ] {
+            assert_eq!(only_history(reason), expected, "{reason}");
+        }
+    }
 }
