@@ -8,8 +8,8 @@ const MOST_SAMPLES: u32 = 34;
 /// Launches shorter than this keep one window per SM: the whole launch.
 const SHORT_LAUNCH_NS: u64 = 5_000_000;
 /// Windows are at least this long, and at least [`QUANTA`] timer steps, so that a step is 0.1 % of one. The two clocks are
-/// read one after the other, and on a full SM of an H200 the readings lay up to 1.6 us apart: in windows of 100 us that showed
-/// clocks 0.8 % above the highest the GPU has.
+/// read one after the other: in windows of 100 us on a full SM of an H200 some clocks came out 0.8 % above the highest the GPU
+/// has, so that much is the reading's own error. A longer window makes it smaller, and hides a dip that is much shorter.
 const SHORTEST_WINDOW_NS: u64 = 1_000_000;
 /// See [`SHORTEST_WINDOW_NS`].
 const QUANTA: u64 = 1000;
