@@ -207,7 +207,7 @@ fn logs(tool: Tool) -> (&'static str, &'static str) {
         Tool::Memcheck => (log!("captured-2025.3.1-memcheck-clean"), log!("captured-2025.3.1-memcheck-control")),
         Tool::Racecheck => (log!("captured-2025.3.1-racecheck-clean"), log!("captured-2025.3.1-racecheck-control")),
         Tool::Initcheck => (log!("captured-2025.3.1-initcheck-clean"), log!("captured-2025.3.1-initcheck-control")),
-        Tool::Synccheck => (log!("captured-2025.3.1-synccheck-clean"), log!("synthetic-synccheck-control")),
+        Tool::Synccheck => (log!("captured-2025.3.1-synccheck-clean"), log!("captured-2025.3.1-synccheck-control")),
     }
 }
 

@@ -22,7 +22,7 @@ fn control_log(tool: Tool) -> String {
         Tool::Memcheck => "captured-2025.3.1-memcheck-control.log",
         Tool::Racecheck => "captured-2025.3.1-racecheck-control.log",
         Tool::Initcheck => "captured-2025.3.1-initcheck-control.log",
-        Tool::Synccheck => "synthetic-synccheck-control.log",
+        Tool::Synccheck => "captured-2025.3.1-synccheck-control.log",
     })
 }
 

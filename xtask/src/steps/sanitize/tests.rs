@@ -69,8 +69,7 @@ impl Fake {
         assert!(log.starts_with(&task.writable));
         let trick = if self.only.is_none_or(|only| only == tool) { *self.trick.lock().unwrap() } else { Trick::None };
         let data = |kind: &str| {
-            let origin = if (tool, kind) == (Tool::Synccheck, "control") { "synthetic" } else { "captured-2025.3.1" };
-            let name = format!("{origin}-{}-{kind}.log", tool.name());
+            let name = format!("captured-2025.3.1-{}-{kind}.log", tool.name());
             std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/sanitizer").join(name))
                 .unwrap()
         };
