@@ -12,3 +12,4 @@ pub mod record;
 pub mod run;
 pub mod sanitize;
 pub mod session;
+pub mod steady;

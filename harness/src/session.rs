@@ -6,6 +6,7 @@ use crate::device::{
     BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, LaunchRaw, PreemptLaunch,
     PreemptRaw, TimerRaw,
 };
+use crate::steady::Steady;
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::progress::Progress;
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ pub struct Session<'a> {
     launches: u64,
     wrong: u64,
     configs: BTreeSet<LaunchConfig>,
+    steady: Steady,
     reported: Instant,
 }
 
@@ -36,7 +38,15 @@ impl<'a> Session<'a> {
         say: &'a mut dyn FnMut(&Progress) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         say(&Progress::Device(device.facts().clone()))?;
-        Ok(Self { device, say, launches: 0, wrong: 0, configs: BTreeSet::new(), reported: Instant::now() })
+        Ok(Self {
+            device,
+            say,
+            launches: 0,
+            wrong: 0,
+            configs: BTreeSet::new(),
+            steady: Steady::default(),
+            reported: Instant::now(),
+        })
     }
 
     /// What the device is.
@@ -69,6 +79,12 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn wrong(&self) -> u64 {
         self.wrong
+    }
+
+    /// Whether a launch's clock left that of the launches so far.
+    #[must_use]
+    pub fn off_clock(&self, raw: &LaunchRaw) -> bool {
+        self.steady.left_by(&raw.clock)
     }
 
     /// Reports the end marker.
@@ -163,6 +179,7 @@ impl<'a> Session<'a> {
 
     fn count(&mut self, raw: &LaunchRaw) {
         self.launches += 1;
+        self.steady.add(&raw.clock);
         self.configs.insert(raw.config.clone());
         let outputs = [raw.wrong_tiles, raw.not_once, raw.urgent_wrong, raw.urgent_not_once];
         self.wrong += outputs.iter().map(|count| u64::from(*count)).sum::<u64>();

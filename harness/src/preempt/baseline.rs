@@ -6,6 +6,7 @@
 use crate::device::{BaselineLaunch, BaselineRaw, DrainLaunch, Drainer};
 use crate::measure::Context;
 use crate::record::{LaunchLog, Measured};
+use crate::steady::Redraws;
 use schema::cell::{BASELINE_EVENTS, CellFacts, anomaly};
 use schema::table::{Column, Table};
 
@@ -27,18 +28,22 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let drain_ns = context.drain_wall_ns(&pilot, PILOT_DRAINS)?;
     let (mut draws, mut log, mut rows) = (context.seed.draws(), LaunchLog::default(), Rows::default());
     let most_redraws = (plan.events / REDRAW_SHARE).max(REDRAWS);
+    let mut off_clock = Redraws::of(plan.events);
     let (mut warm, mut redraws, mut event_id) = (0, 0, 0);
     while rows.launch.len() < plan.events as usize {
         let arrival_ns = draws.below(drain_ns);
         let raw = context.session.baseline(&BaselineLaunch { k, blocks, tasks, arrival_ns, event_id })?;
         event_id += 1;
         let late = raw.anomaly & anomaly::LOST != 0 && redraws < most_redraws;
-        let warmup = late || warm < plan.warmup_launches;
+        let again = late || off_clock.take(context.session.off_clock(&raw.launch));
+        let warmup = again || warm < plan.warmup_launches;
         let launch = log.add(&raw.launch, warmup);
         log.config(&raw.urgent);
-        if late {
-            redraws += 1;
-        } else if warmup {
+        redraws += u32::from(late);
+        if again {
+            continue;
+        }
+        if warmup {
             warm += 1;
         } else {
             rows.add(launch, arrival_ns, &raw);

@@ -3,6 +3,7 @@
 use crate::device::{CalibrateLaunch, CalibrateRaw};
 use crate::measure::Context;
 use crate::record::{LaunchLog, Measured};
+use crate::steady::Redraws;
 use schema::cell::{CALIBRATE_EVENTS, CellFacts};
 use schema::plan::CalibratePlan;
 use schema::table::{Column, Table};
@@ -22,10 +23,16 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
         ..CellFacts::default()
     };
     let mut largest_error: f64 = 0.0;
-    for _ in 0..plan.launches {
+    let (mut kept, mut off_clock) = (0, Redraws::of(plan.launches));
+    while kept < plan.launches {
         let raw = context.session.calibrate(&launch)?;
         largest_error = largest_error.max(raw.max_relative_error);
-        let number = log.add(&raw.launch, false);
+        let again = off_clock.take(context.session.off_clock(&raw.launch));
+        let number = log.add(&raw.launch, again);
+        if again {
+            continue;
+        }
+        kept += 1;
         rows.add(number, &raw, launch.tiles);
         context.session.events(rows.0[0].len() as u64)?;
     }

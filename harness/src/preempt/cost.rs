@@ -1,9 +1,12 @@
 //! What polling costs: drains in ABBA order, the polling kernel against a poll-free grid of the same size.
+//!
+//! A quad with a launch off the clock is drawn again as a whole.
 
 use super::calibrate::flop_per_tile;
 use crate::device::{DrainLaunch, Drainer};
 use crate::measure::Context;
 use crate::record::{LaunchLog, Measured};
+use crate::steady::Redraws;
 use schema::cell::{COST_EVENTS, CellFacts, DeviceFacts};
 use schema::table::{Column, Table};
 
@@ -47,16 +50,22 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32, poll: u32) -> anyhow:
 
 fn quads(context: &mut Context, arms: &[DrainLaunch; 2]) -> anyhow::Result<(LaunchLog, Table)> {
     let (mut log, mut rows): (_, [Vec<u32>; 5]) = (LaunchLog::default(), Default::default());
-    for quad in 0..WARMUP_QUADS + context.profile.yields.cost_quads {
-        for (position, arm) in (0..).zip(ABBA) {
-            let raw = context.session.drain(&arms[arm as usize])?;
-            let warmup = quad < WARMUP_QUADS;
-            let launch = log.add(&raw, warmup);
-            if !warmup {
-                let row = [launch, quad - WARMUP_QUADS, position, arm, raw.wall_ns];
+    let planned = context.profile.yields.cost_quads;
+    let (mut begun, mut kept, mut off_clock) = (0, 0, Redraws::of(planned));
+    while kept < planned {
+        let raws = ABBA.map(|arm| context.session.drain(&arms[arm as usize]));
+        let raws = raws.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let warmup = begun < WARMUP_QUADS;
+        let again = !warmup && off_clock.take(raws.iter().any(|raw| context.session.off_clock(raw)));
+        for ((position, arm), raw) in (0..).zip(ABBA).zip(&raws) {
+            let launch = log.add(raw, warmup || again);
+            if !warmup && !again {
+                let row = [launch, kept, position, arm, raw.wall_ns];
                 rows.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
             }
         }
+        begun += 1;
+        kept += u32::from(!warmup && !again);
         context.session.events(rows[0].len() as u64)?;
     }
     let columns = COST_EVENTS.iter().zip(rows);

@@ -2,6 +2,7 @@
 //!
 //! A launch gets more tasks than its events are expected to use up. Should the queue run dry before the last event all the
 //! same, its events are discarded by that rule alone (the launch's row stays, as warm-up) and the tasks doubled.
+//! A launch off the clock (see [`crate::steady`]) is discarded likewise, and the next one drawn.
 
 use super::instrument::tolerance_ns;
 use super::timeline::{EventRow, Planned, add_block_rows, block_table, rows, table};
@@ -9,6 +10,7 @@ use crate::device::{Drainer, PreemptLaunch, PreemptRaw};
 use crate::measure::Context;
 use crate::plan::{Draws, spread};
 use crate::record::{LaunchLog, Measured};
+use crate::steady::Redraws;
 use anyhow::{bail, ensure};
 use schema::cell::CellFacts;
 use schema::plan::{Leg, Setter};
@@ -81,11 +83,12 @@ pub fn event_launches(context: &mut Context, shape: &Shape) -> anyhow::Result<Me
     let mut launcher = Launcher { context, shape, tile_wall_ns, draws, event_id: 0 };
     let mut size = launcher.size()?;
     let mut kept = Kept { tolerance_ns, ..Kept::default() };
-    let (mut warm, mut doublings) = (0, 0);
+    let (mut warm, mut doublings, mut off_clock) = (0, 0, Redraws::of(shape.launches));
     while kept.launches < shape.launches || kept.rows.len() < shape.events as usize {
         let (launch, raw) = launcher.run(size)?;
         let dry = launcher.ran_dry(&raw);
-        let warmup = dry || warm < shape.warmup_launches;
+        let again = !dry && off_clock.take(launcher.context.session.off_clock(&raw.launch));
+        let warmup = dry || again || warm < shape.warmup_launches;
         let number = kept.log.add(&raw.launch, warmup);
         if let Some(setter) = &raw.setter {
             kept.log.config(setter);
@@ -98,7 +101,7 @@ pub fn event_launches(context: &mut Context, shape: &Shape) -> anyhow::Result<Me
             );
             size = size.with_more_tasks(launcher.context.most_tasks());
         } else if warmup {
-            warm += 1;
+            warm += u32::from(!again);
         } else {
             kept.add(shape, number, &launch, &raw);
             launcher.context.session.events(kept.rows.len() as u64)?;

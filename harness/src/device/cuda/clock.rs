@@ -9,12 +9,13 @@ const MOST_SAMPLES: u32 = 34;
 const SHORT_LAUNCH_NS: u64 = 5_000_000;
 /// Windows are at least this long, and at least [`QUANTA`] timer steps, so that a step is 0.1 % of one. The two clocks are
 /// read one after the other: in windows of 100 us on a full SM of an H200 some clocks came out 0.8 % above the highest the GPU
-/// has, so that much is the reading's own error. A longer window makes it smaller, and hides a dip that is much shorter.
-const SHORTEST_WINDOW_NS: u64 = 1_000_000;
+/// has, so that much is the reading's own error. A longer window makes it smaller. A GPC now and then loses 13 us of cycles at
+/// once: that is seen in a window of this length, as less than 1 %, and is not a change of its clock.
+const SHORTEST_WINDOW_NS: u64 = 1_500_000;
 /// See [`SHORTEST_WINDOW_NS`].
 const QUANTA: u64 = 1000;
-/// Share of its peak that a full SM is expected to reach, and its clock, to guess how long a tile takes.
-const EXPECTED_FLOP_PER_LANE_NS: f64 = 2.0 * 1.5 * 0.6;
+/// What a lane does at its peak at 2 GHz. No tile is shorter than this says, so that no window is shorter than asked for.
+const EXPECTED_FLOP_PER_LANE_NS: f64 = 2.0 * 2.0;
 
 /// When a block samples its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_launch_gets_windows_of_100_us_that_fit_its_room() {
+    fn a_long_launch_gets_windows_that_fit_its_room() {
         let expected = Expected { tile_ns: 8_000, tiles: 100_000 };
         let sampling = expected.sampling(32);
-        assert!((8_000 << sampling.shift) >= 1_000_000 && (100_000 >> sampling.shift) <= 32, "{sampling:?}");
+        assert!((8_000 << sampling.shift) >= SHORTEST_WINDOW_NS && (100_000 >> sampling.shift) <= 32, "{sampling:?}");
         let coarse = Expected { tile_ns: 8_000, tiles: 1_000 }.sampling(1024);
-        assert!((8_000_u64 << coarse.shift) >= 1_024_000, "{coarse:?}");
+        assert!((8_000_u64 << coarse.shift) >= SHORTEST_WINDOW_NS, "{coarse:?}");
     }
 
     #[test]

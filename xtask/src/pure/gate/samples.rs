@@ -5,7 +5,10 @@
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
 use super::table::{u32s, warmup};
-use schema::plan::{Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase, Work};
+use schema::plan::{
+    CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase,
+    Work,
+};
 use schema::table::{Column, Table};
 use schema::verdict::GateResult;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +22,10 @@ const REDRAW_SHARE: u64 = 10;
 const REDRAWS: u64 = 20;
 /// So many launches of a cell with events may be discarded since their queue ran dry: each time it is made twice as long.
 const DRY_LAUNCHES: u64 = 5;
+/// The harness compares with the launches so far, we with all that a cell kept: so far apart may the two medians lie, in per cent.
+const MEDIANS_APART_PCT: f64 = 0.1;
+/// A launch off the clock takes its whole ABBA quad with it.
+const QUAD: u64 = 4;
 
 /// The unique samples of a cell, and the launches they came from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +68,7 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         "discarded_launches",
         evidence.cells.iter().map(|cell| u64::from(cell.data.record.warmup_launches)).sum::<u64>(),
     );
+    rule.count("off_clock_launches", evidence.cells.iter().map(|cell| off_clock(cell).unwrap_or(0)).sum::<u64>());
     rule.count("unique_samples", counted.values().map(|s| s.unique).sum::<u64>());
     rule.refuse_all(reasons, MORE);
     judge_anomalies(&mut rule, evidence);
@@ -153,8 +161,25 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
     reasons
 }
 
-/// The rule: the first launches are discarded, as many as planned. Besides them only launches that met no event may be: a
-/// baseline arrival that missed its drain, or a queue that ran dry, and few of these. Elsewhere nothing is, once one is kept.
+/// Launches discarded after the first one kept because a window left the clock of those kept; absent without such columns.
+fn off_clock(cell: &CellEvidence) -> Option<u64> {
+    let launches = cell.data.launches.as_ref()?;
+    let column = |name: &str| launches.u32(name).ok();
+    let (warm, windows) = (column("warmup")?, column("clock_windows")?);
+    let (min, p50, max) = (column("clock_khz_min")?, column("clock_khz_p50")?, column("clock_khz_max")?);
+    let rows = 0..launches.rows();
+    let mut kept: Vec<u32> =
+        rows.clone().filter(|row| warm[*row] == 0 && windows[*row] > 0).map(|row| p50[row]).collect();
+    kept.sort_unstable();
+    let median = f64::from(*kept.get(kept.len().saturating_sub(1) / 2)?);
+    let far = |khz: u32| (f64::from(khz) - median).abs() > median * ((CLOCK_REDRAW_PCT - MEDIANS_APART_PCT) / 100.0);
+    let late = rows.skip_while(|row| warm[*row] != 0);
+    Some(late.filter(|row| warm[*row] != 0 && windows[*row] > 0 && (far(min[*row]) || far(max[*row]))).count() as u64)
+}
+
+/// The rule: the first launches are discarded, as many as planned. Besides them only launches that met no event may be (a
+/// baseline arrival that missed its drain, or a queue that ran dry) and launches off the clock, and few of both. Elsewhere
+/// nothing is, once one is kept.
 fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell) -> Option<String> {
     let flags = cell.data.launches.as_ref().and_then(|launches| launches.u32("warmup").ok())?;
     let leading = flags.iter().take_while(|flag| **flag != 0).count() as u64;
@@ -168,7 +193,10 @@ fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell) -> Option
         Work::Delay(_) => (leading, DRY_LAUNCHES),
         Work::Cost { .. } | Work::Calibrate { .. } | Work::Timer => (leading, 0),
     };
-    let few = all.saturating_sub(planned) <= most;
+    let off = off_clock(cell).unwrap_or(0);
+    let most_off = u64::from((flags.len() as u32 / CLOCK_REDRAW_SHARE).max(CLOCK_REDRAWS));
+    let explained = if matches!(plan.work, Work::Cost { .. }) { off * QUAD } else { off };
+    let few = off <= most_off && all.saturating_sub(planned) <= most + explained;
     let by_rule = leading >= planned && few && all == u64::from(cell.data.record.warmup_launches);
     (!by_rule).then(|| format!("{all} launches discarded as warm-up, {leading} of them leading, {planned} planned"))
 }

@@ -1,9 +1,9 @@
 //! Faults in the tables themselves: numerics, structure, clocks and samples.
 
 use super::{YIELD, refuses, set_at};
-use crate::pure::gate::evidence::Evidence;
+use crate::pure::gate::{evidence::Evidence, judge};
 use crate::pure::synthetic::{set_column, take_rows};
-use crate::trial::find;
+use crate::trial::{evidence, find};
 use schema::cell::anomaly;
 use schema::plan::ClockClass;
 use schema::table::{Column, Table};
@@ -189,5 +189,22 @@ fn warm_up_is_discarded_by_rule_only() {
             set_at(launches(e, cell), "warmup", 5, 1);
             find(&mut e.cells, cell).record.warmup_launches = if cell.contains("leg=") { 2 } else { 3 };
         });
+    }
+}
+
+#[test]
+fn a_launch_off_the_clock_is_discarded_by_rule_and_one_on_it_is_not() {
+    let judged = |khz: u32| {
+        let (mut evidence, facts) = evidence();
+        let cell = find(&mut evidence.cells, CALIBRATE);
+        cell.record.warmup_launches = 3;
+        set_at(launches(&mut evidence, CALIBRATE), "warmup", 5, 1);
+        set_at(launches(&mut evidence, CALIBRATE), "clock_khz_min", 5, khz);
+        judge(&evidence, &facts).into_iter().find(|gate| gate.name == "samples").unwrap()
+    };
+    for (khz, off_clock, by_rule) in [(1_960_000, 1, true), (1_975_000, 0, false)] {
+        let gate = judged(khz);
+        assert_eq!(gate.evidence["off_clock_launches"], off_clock, "{khz}");
+        assert_eq!(!gate.reason.contains("discarded as warm-up"), by_rule, "{khz}: {}", gate.reason);
     }
 }
