@@ -5,36 +5,45 @@
 //! that is measured with it, and the gate holds what was kept to the whole band.
 
 use schema::plan::{CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS};
+use std::collections::BTreeMap;
 
-/// Fewer launches than this say nothing of the device's clock, so none of them is drawn again.
-const LEAST_LAUNCHES: usize = 10;
+/// Fewer windows than this say nothing of the device's clock, so no launch is drawn again yet.
+const LEAST_WINDOWS: u64 = 200;
 
-/// The clocks of all launches of a session, pilots and warm-up included.
+/// The clocks of all windows of a session so far, those of pilots and warm-up included.
+///
+/// Windows and not launches: a launch on two SMs must not count as much as one on all.
 #[derive(Clone, Debug, Default)]
 pub struct Steady {
-    /// Median window of each launch in kHz, sorted.
-    khz: Vec<u64>,
+    /// Windows by their clock in kHz.
+    khz: BTreeMap<u64, u64>,
+    windows: u64,
 }
 
 impl Steady {
-    /// Takes note of a launch's windows (SM, cycles, ns). One without windows says nothing.
+    /// Takes note of a launch's windows (SM, cycles, ns).
     pub fn add(&mut self, windows: &[(u32, u32, u32)]) {
-        let mut khz: Vec<u64> = rates(windows).collect();
-        if khz.is_empty() {
-            return;
+        for khz in rates(windows) {
+            *self.khz.entry(khz).or_default() += 1;
+            self.windows += 1;
         }
-        let middle = crate::measure::median(&mut khz);
-        self.khz.insert(self.khz.partition_point(|known| *known <= middle), middle);
     }
 
-    /// Whether a window lies further from the median launch than [`CLOCK_REDRAW_PCT`].
+    /// Whether a window lies further from the median of all so far than [`CLOCK_REDRAW_PCT`].
     #[must_use]
     pub fn left_by(&self, windows: &[(u32, u32, u32)]) -> bool {
-        if self.khz.len() < LEAST_LAUNCHES {
-            return false;
-        }
-        let median = self.khz[(self.khz.len() - 1) / 2] as f64;
-        rates(windows).any(|khz| (khz as f64 - median).abs() > median * (CLOCK_REDRAW_PCT / 100.0))
+        self.median().is_some_and(|median| {
+            rates(windows).any(|khz| (khz as f64 - median).abs() > median * (CLOCK_REDRAW_PCT / 100.0))
+        })
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut below = 0;
+        let middle = self.khz.iter().find(|(_, count)| {
+            below += **count;
+            2 * below >= self.windows
+        });
+        middle.filter(|_| self.windows >= LEAST_WINDOWS).map(|(khz, _)| *khz as f64)
     }
 }
 
@@ -77,7 +86,7 @@ mod tests {
     fn a_launch_that_lost_more_than_its_share_is_off_the_clock() {
         let mut steady = Steady::default();
         assert!(!steady.left_by(&[window(500_000)]), "nothing to compare with");
-        (0..LEAST_LAUNCHES).for_each(|_| steady.add(&[window(0), window(0)]));
+        (0..LEAST_WINDOWS / 2).for_each(|_| steady.add(&[window(0), window(0)]));
         for (lost_ns, expected) in [(0, false), (11_000, false), (12_000, true), (500_000, true)] {
             assert_eq!(steady.left_by(&[window(0), window(lost_ns)]), expected, "{lost_ns}");
         }
@@ -86,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn early_launches_on_a_rising_clock_do_not_condemn_the_later_ones() {
+    fn many_launches_on_few_sms_do_not_set_the_clock_for_those_on_all() {
         let mut steady = Steady::default();
-        (0..5).for_each(|_| steady.add(&[window(400_000)]));
-        (0..6).for_each(|_| steady.add(&[window(0)]));
-        assert!(!steady.left_by(&[window(0)]));
+        (0..60).for_each(|_| steady.add(&[window(26_000), window(26_000)]));
+        (0..2).for_each(|_| steady.add(&[window(0); 132]));
+        assert!(!steady.left_by(&[window(11_000)]) && steady.left_by(&[window(12_000)]));
     }
 
     #[test]

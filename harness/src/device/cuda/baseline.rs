@@ -96,18 +96,25 @@ impl CudaDevice {
         Ok(Instant::now())
     }
 
-    /// Notes which words have come; true once all have.
+    /// Notes which words have come; true once all have. What is written last is read first: however long this thread is held
+    /// up between two reads, who sees a task done sees it begun.
     fn look(&self, running: Instant, seen: &mut Seen) -> bool {
-        let words = &self.work.words;
-        let note = |line, at: &mut Option<Duration>| {
-            if at.is_none() && words.load(line) != 0 {
-                *at = Some(running.elapsed());
-            }
-        };
-        note(word::URGENT_STARTED, &mut seen.start);
-        note(word::URGENT_DONE, &mut seen.done);
-        note(word::DONE, &mut seen.drain_done);
+        let [done, start, drain_done] =
+            [word::URGENT_DONE, word::URGENT_STARTED, word::DONE].map(|line| self.work.words.load(line) != 0);
+        seen.note(start, done, drain_done, || running.elapsed());
         seen.start.is_some() && seen.done.is_some() && seen.drain_done.is_some()
+    }
+}
+
+impl Seen {
+    /// Notes the words that are seen for the first time; all of one look get one time.
+    fn note(&mut self, start: bool, done: bool, drain_done: bool, now: impl FnOnce() -> Duration) {
+        let words = [(&mut self.start, start), (&mut self.done, done), (&mut self.drain_done, drain_done)];
+        let new: Vec<_> = words.into_iter().filter(|(at, come)| *come && at.is_none()).collect();
+        if !new.is_empty() {
+            let now = now();
+            new.into_iter().for_each(|(at, _)| *at = Some(now));
+        }
     }
 }
 
@@ -133,6 +140,16 @@ fn narrow(at: Option<Duration>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_one_look_get_one_time_and_keep_it() {
+        let (mut seen, at) = (Seen::default(), Duration::from_micros);
+        seen.note(false, false, false, || unreachable!("nothing came"));
+        seen.note(false, false, true, || at(1));
+        seen.note(true, true, true, || at(2));
+        seen.note(true, true, true, || unreachable!("nothing new came"));
+        assert_eq!([seen.start, seen.done, seen.drain_done], [Some(at(2)), Some(at(2)), Some(at(1))]);
+    }
 
     #[test]
     fn an_event_after_the_drain_is_lost_and_one_never_seen_hit_the_deadline() {

@@ -4,7 +4,8 @@
 
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
-use super::table::{u32s, warmup};
+use super::table::{u32s, warmup, working_cells};
+use crate::pure::clock_class::launch_clocks;
 use schema::plan::{
     CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase,
     Work,
@@ -22,7 +23,8 @@ const REDRAW_SHARE: u64 = 10;
 const REDRAWS: u64 = 20;
 /// So many launches of a cell with events may be discarded since their queue ran dry: each time it is made twice as long.
 const DRY_LAUNCHES: u64 = 5;
-/// The harness compares with the launches so far, we with all that a cell kept: so far apart may the two medians lie, in per cent.
+/// The harness compares with the windows so far, we with all launches that a run kept: the medians lie no further apart, in
+/// per cent.
 const MEDIANS_APART_PCT: f64 = 0.1;
 /// A launch off the clock takes its whole ABBA quad with it.
 const QUAD: u64 = 4;
@@ -33,6 +35,8 @@ struct Samples {
     rows: u64,
     unique: u64,
     launches: u64,
+    /// Launches discarded since their clock was off.
+    off_clock: u64,
 }
 
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
@@ -40,13 +44,14 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let planned = evidence.plan.cells(&evidence.environment.device.slots);
     judge_grid(&mut rule, evidence, &planned);
     let (mut reasons, mut counted) = (Vec::new(), BTreeMap::new());
+    let median = run_median_khz(evidence);
     for cell in &evidence.cells {
         let name = cell.name();
         let Some(plan) = planned.iter().find(|p| p.phase == cell.data.record.phase && p.name == cell.data.record.cell)
         else {
             continue;
         };
-        match count(cell) {
+        match count(cell, median) {
             Err(error) => reasons.push(format!("{name}: {error}")),
             Ok(samples) => {
                 let found = judge_cell(evidence, cell, plan, samples);
@@ -68,7 +73,7 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         "discarded_launches",
         evidence.cells.iter().map(|cell| u64::from(cell.data.record.warmup_launches)).sum::<u64>(),
     );
-    rule.count("off_clock_launches", evidence.cells.iter().map(|cell| off_clock(cell).unwrap_or(0)).sum::<u64>());
+    rule.count("off_clock_launches", counted.values().map(|s| s.off_clock).sum::<u64>());
     rule.count("unique_samples", counted.values().map(|s| s.unique).sum::<u64>());
     rule.refuse_all(reasons, MORE);
     judge_anomalies(&mut rule, evidence);
@@ -111,7 +116,7 @@ fn key_columns(cell: &CellEvidence) -> &'static [&'static str] {
     }
 }
 
-fn count(cell: &CellEvidence) -> Result<Samples, String> {
+fn count(cell: &CellEvidence, median: f64) -> Result<Samples, String> {
     let columns =
         key_columns(cell).iter().map(|column| u32s(&cell.data.events, column)).collect::<Result<Vec<_>, String>>()?;
     let warm = cell.data.launches.as_ref().map(warmup).transpose()?.unwrap_or_default();
@@ -122,7 +127,8 @@ fn count(cell: &CellEvidence) -> Result<Samples, String> {
     let rows = keys.len() as u64;
     let unique: BTreeSet<[u32; 3]> = keys.into_iter().collect();
     let launches: BTreeSet<u32> = unique.iter().map(|key| key[0]).collect();
-    Ok(Samples { rows, unique: unique.len() as u64, launches: launches.len() as u64 })
+    let off_clock = off_clock(cell, median).unwrap_or(0);
+    Ok(Samples { rows, unique: unique.len() as u64, launches: launches.len() as u64, off_clock })
 }
 
 fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Samples) -> Vec<String> {
@@ -138,7 +144,7 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
         ));
     }
     let profile = &evidence.plan.profile;
-    reasons.extend(warmup_fault(cell, evidence, plan));
+    reasons.extend(warmup_fault(cell, evidence, plan, samples.off_clock));
     let (events, launches) = match plan.work {
         Work::Baseline { .. } => (Some(profile.baseline.events), profile.baseline.events),
         Work::Yield { .. } => (Some(profile.yields.events), profile.yields.launches),
@@ -161,26 +167,30 @@ fn judge_cell(evidence: &Evidence, cell: &CellEvidence, plan: &Cell, samples: Sa
     reasons
 }
 
-/// Launches discarded after the first one kept because a window left the clock of those kept; absent without such columns.
-fn off_clock(cell: &CellEvidence) -> Option<u64> {
+/// Median of the median windows of all launches kept, in kHz; zero without any.
+fn run_median_khz(evidence: &Evidence) -> f64 {
+    let launches =
+        working_cells(evidence).filter_map(|cell| launch_clocks(cell.data.launches.as_ref()?).ok()).flatten();
+    let mut khz: Vec<u32> = launches.filter(|launch| launch.windows > 0).map(|launch| launch.khz_p50).collect();
+    khz.sort_unstable();
+    khz.get(khz.len().saturating_sub(1) / 2).map_or(0.0, |khz| f64::from(*khz))
+}
+
+/// Launches discarded after the first one kept because a window left the run's median; absent without such columns.
+fn off_clock(cell: &CellEvidence, median: f64) -> Option<u64> {
     let launches = cell.data.launches.as_ref()?;
     let column = |name: &str| launches.u32(name).ok();
     let (warm, windows) = (column("warmup")?, column("clock_windows")?);
-    let (min, p50, max) = (column("clock_khz_min")?, column("clock_khz_p50")?, column("clock_khz_max")?);
-    let rows = 0..launches.rows();
-    let mut kept: Vec<u32> =
-        rows.clone().filter(|row| warm[*row] == 0 && windows[*row] > 0).map(|row| p50[row]).collect();
-    kept.sort_unstable();
-    let median = f64::from(*kept.get(kept.len().saturating_sub(1) / 2)?);
+    let (min, max) = (column("clock_khz_min")?, column("clock_khz_max")?);
     let far = |khz: u32| (f64::from(khz) - median).abs() > median * ((CLOCK_REDRAW_PCT - MEDIANS_APART_PCT) / 100.0);
-    let late = rows.skip_while(|row| warm[*row] != 0);
+    let late = (0..launches.rows()).skip_while(|row| warm[*row] != 0);
     Some(late.filter(|row| warm[*row] != 0 && windows[*row] > 0 && (far(min[*row]) || far(max[*row]))).count() as u64)
 }
 
 /// The rule: the first launches are discarded, as many as planned. Besides them only launches that met no event may be (a
 /// baseline arrival that missed its drain, or a queue that ran dry) and launches off the clock, and few of both. Elsewhere
 /// nothing is, once one is kept.
-fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell) -> Option<String> {
+fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell, off: u64) -> Option<String> {
     let flags = cell.data.launches.as_ref().and_then(|launches| launches.u32("warmup").ok())?;
     let leading = flags.iter().take_while(|flag| **flag != 0).count() as u64;
     let all = flags.iter().filter(|flag| **flag != 0).count() as u64;
@@ -193,7 +203,6 @@ fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell) -> Option
         Work::Delay(_) => (leading, DRY_LAUNCHES),
         Work::Cost { .. } | Work::Calibrate { .. } | Work::Timer => (leading, 0),
     };
-    let off = off_clock(cell).unwrap_or(0);
     let most_off = u64::from((flags.len() as u32 / CLOCK_REDRAW_SHARE).max(CLOCK_REDRAWS));
     let explained = if matches!(plan.work, Work::Cost { .. }) { off * QUAD } else { off };
     let few = off <= most_off && all.saturating_sub(planned) <= most + explained;
