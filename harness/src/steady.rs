@@ -4,7 +4,7 @@
 //! launch that lasts 1.3 ms. Such a launch keeps its row, marked as discarded; the rule looks at the clock and at nothing
 //! that is measured with it, and the gate holds what was kept to the whole band.
 
-use schema::plan::{CLOCK_REDRAW_PCT, CLOCK_REDRAWS};
+use schema::plan::{CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS};
 use std::collections::BTreeMap;
 
 /// Fewer windows than this say nothing of the device's clock, so no launch is drawn again yet.
@@ -57,10 +57,10 @@ fn rates(windows: &[(u32, u32, u32)]) -> impl Iterator<Item = u64> {
 pub struct Redraws(u32);
 
 impl Redraws {
-    /// For a cell that keeps so many launches, or quads.
+    /// For a cell of so many launches.
     #[must_use]
-    pub fn of(kept: u32) -> Self {
-        Self(kept.max(CLOCK_REDRAWS))
+    pub fn of(launches: u32) -> Self {
+        Self((launches / CLOCK_REDRAW_SHARE).max(CLOCK_REDRAWS))
     }
 
     /// Whether a launch that was off the clock, or not, is drawn again.
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn redraws_run_out() {
-        for (kept, most) in [(8, CLOCK_REDRAWS as usize), (400, 400)] {
-            let mut redraws = Redraws::of(kept);
-            assert_eq!((0..1_000).filter(|_| redraws.take(true)).count(), most);
-            assert!(!redraws.take(true) && !Redraws::of(kept).take(false));
-        }
+        let mut few = Redraws::of(20);
+        assert_eq!((0..100).filter(|_| few.take(true)).count(), CLOCK_REDRAWS as usize);
+        assert!(!few.take(true) && !Redraws::of(20).take(false));
+        let mut many = Redraws::of(10_000);
+        assert_eq!((0..10_000).filter(|_| many.take(true)).count(), 500);
     }
 }

@@ -293,10 +293,10 @@ pub const MIN_LAUNCHES: u64 = 20;
 pub const CLOCK_BAND_PCT: f64 = 1.0;
 /// A launch with a window further from the others' clock than this is drawn again, in per cent: a little inside the band.
 pub const CLOCK_REDRAW_PCT: f64 = 0.9;
-/// At least so many launches (or quads) of a cell may be drawn again for their clock, and never more than as many as it keeps.
+/// At most one launch of a cell in this many is drawn again for its clock, or [`CLOCK_REDRAWS`] of few.
+pub const CLOCK_REDRAW_SHARE: u32 = 20;
+/// See [`CLOCK_REDRAW_SHARE`].
 pub const CLOCK_REDRAWS: u32 = 20;
-/// At most this share of a run's launches is drawn again for their clock, in per cent.
-pub const MOST_REDRAWN_PCT: u64 = 10;
 
 /// What a device holds of each kernel, as far as the grid of cells depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

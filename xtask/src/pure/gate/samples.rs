@@ -7,7 +7,8 @@ use super::rule::Rule;
 use super::table::{u32s, warmup, working_cells};
 use crate::pure::clock_class::launch_clocks;
 use schema::plan::{
-    CLOCK_REDRAW_PCT, CLOCK_REDRAWS, Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, MOST_REDRAWN_PCT, Phase, Work,
+    CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase,
+    Work,
 };
 use schema::table::{Column, Table};
 use schema::verdict::GateResult;
@@ -72,11 +73,7 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         "discarded_launches",
         evidence.cells.iter().map(|cell| u64::from(cell.data.record.warmup_launches)).sum::<u64>(),
     );
-    let (off_clock, launches) = counted.values().fold((0, 0), |(off, all), s| (off + s.off_clock, all + s.launches));
-    rule.count("off_clock_launches", off_clock);
-    let steady = off_clock * 100 <= (off_clock + launches) * MOST_REDRAWN_PCT;
-    let unsteady = format!("{off_clock} launches beside {launches} were drawn again for their clock");
-    rule.require(steady, unsteady, "lock the clocks (cargo xtask clocks lock) or measure on a cooler, idle GPU");
+    rule.count("off_clock_launches", counted.values().map(|s| s.off_clock).sum::<u64>());
     rule.count("unique_samples", counted.values().map(|s| s.unique).sum::<u64>());
     rule.refuse_all(reasons, MORE);
     judge_anomalies(&mut rule, evidence);
@@ -206,7 +203,7 @@ fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell, off: u64)
         Work::Delay(_) => (leading, DRY_LAUNCHES),
         Work::Cost { .. } | Work::Calibrate { .. } | Work::Timer => (leading, 0),
     };
-    let most_off = (flags.len() as u64 - all).max(u64::from(CLOCK_REDRAWS));
+    let most_off = u64::from((flags.len() as u32 / CLOCK_REDRAW_SHARE).max(CLOCK_REDRAWS));
     let explained = if matches!(plan.work, Work::Cost { .. }) { off * QUAD } else { off };
     let few = off <= most_off && all.saturating_sub(planned) <= most + explained;
     let by_rule = leading >= planned && few && all == u64::from(cell.data.record.warmup_launches);

@@ -208,14 +208,3 @@ fn a_launch_off_the_clock_is_discarded_by_rule_and_one_on_it_is_not() {
         assert_eq!(!gate.reason.contains("discarded as warm-up"), by_rule, "{khz}: {}", gate.reason);
     }
 }
-
-#[test]
-fn a_run_that_drew_many_launches_again_for_their_clock() {
-    refuses("samples", "were drawn again for their clock", |e, _| {
-        let table = launches(e, BASELINE);
-        let warmup = (0..10_002).map(|i| u32::from(i < 2 || i % 8 == 3)).collect();
-        let khz = (0..10_002).map(|i| if i % 8 == 3 { 1_950_000 } else { 1_980_000 }).collect();
-        set_column(table, "warmup", Column::U32(warmup));
-        set_column(table, "clock_khz_min", Column::U32(khz));
-    });
-}
