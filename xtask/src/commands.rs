@@ -3,6 +3,7 @@
 mod experiments;
 mod gpu;
 mod home;
+mod notebook;
 mod write;
 
 use crate::flags;
@@ -20,7 +21,8 @@ use serde_json::{Value, json};
 pub use experiments::list;
 pub use gpu::clocks;
 pub use home::{bundle, pack, unpack};
-pub use write::{notebook, publish};
+pub use notebook::notebook;
+pub use write::publish;
 
 /// What a command works with.
 #[derive(Clone, Copy)]

@@ -1,4 +1,5 @@
-//! Gate `registration`: claims and predictions are older than the measured commit, by ancestry, and nobody moved a threshold.
+//! Gate `registration`: claims and predictions are older than the measured commit, by ancestry, nobody moved a threshold, and
+//! the notebook of that commit let the plan run.
 
 use super::evidence::{Evidence, Facts, History, Registered};
 use super::rule::Rule;
@@ -7,6 +8,9 @@ use schema::verdict::GateResult;
 
 const REGISTER: &str =
     "commit the claim and its prediction first (cargo xtask notebook predict), then measure from a later commit";
+
+const PERMIT: &str = "name the changed condition of closed work (--reopen, --changed), or commit the decision that the plan \
+requires, then measure from a later commit";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let mut rule = Rule::new("registration");
@@ -37,6 +41,12 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         if history.registered.get(&claim.id).is_some_and(|found| found.informed) {
             informed.push(&claim.id);
         }
+    }
+    let refusals = history.standing.refusals(&evidence.plan, &evidence.claims, &evidence.reopened);
+    rule.refuse_all(refusals, PERMIT);
+    if !evidence.reopened.is_empty() {
+        let ids: Vec<&String> = evidence.reopened.iter().map(|reopened| &reopened.entry).collect();
+        rule.count("reopened", ids);
     }
     rule.count("registered", registered);
     rule.count("informed", informed);
