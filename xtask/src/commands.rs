@@ -192,6 +192,10 @@ pub fn clean(ctx: &Context<'_>) -> Result<Done> {
 /// # Errors
 /// Exit 2 for a target that names nothing; what does not hold is in the report, with exit 16.
 pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
+    if let Some(inventory) = &ask.inventory {
+        let report = crate::ask::inventory::verify(inventory, ask.root.as_deref())?;
+        return Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() });
+    }
     let report = crate::ask::verify::verify(ctx.paths, &ask.targets)?;
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
 }

@@ -180,6 +180,12 @@ pub struct Build {
 pub struct Verify {
     /// Run ids, run directories or manifests; everything published unless given.
     pub targets: Vec<String>,
+    /// Hash again what this inventory (lines of sha256sum) lists as kept elsewhere, and nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
+    pub inventory: Option<PathBuf>,
+    /// Where the inventory's artifacts lie; beside it unless given.
+    #[arg(long, value_name = "DIR", requires = "inventory")]
+    pub root: Option<PathBuf>,
 }
 
 /// Flags of `publish`.

@@ -219,22 +219,31 @@ fn carry_over(paths: &Paths, notebook: &book::Notebook, parts: &CarryOver) -> Re
     let (arch, run) = (&evidence.environment.device.arch, &parts.run);
     let measured = evidence.build.as_ref().map(|build| measured_sass(build, arch)).unwrap_or_default();
     let built = of_this_tree(paths)?.map(|build| measured_sass(&build, arch)).unwrap_or_default();
-    let absent: Vec<&String> = measured.keys().filter(|symbol| !built.contains_key(*symbol)).collect();
-    let again = format!("cargo xtask build --arch {arch}");
-    if measured.is_empty() || absent.len() == measured.len() {
-        let message = format!("this tree has no build for {arch} to compare with what run {run} measured");
-        return Err(fail(ExitCode::Build, message, again));
-    }
-    let differs = |(symbol, digest): (&String, &Digest)| (built.get(symbol) != Some(digest)).then(|| symbol.clone());
-    let differing: Vec<String> = measured.iter().filter_map(differs).collect();
-    if !differing.is_empty() {
-        let message = format!("this tree builds other SASS than run {run} measured: {}", differing.join(", "));
-        return Err(fail(ExitCode::Refused, message, "measure again: cargo xtask reproduce --fresh"));
-    }
+    same_kernels(run, arch, &measured, &built)?;
     let said = draft(&parts.said)?;
     let shown = format!("All {} measured kernels of run {run} build to the SASS that was measured.", measured.len());
     let prose = format!("{}\n{shown}", said.prose.trim());
     Ok(book::carry_over(notebook, Draft { prose, ..said }, run.clone(), parts.reason.clone()))
+}
+
+/// Whether every measured kernel is built to the SASS that was measured.
+fn same_kernels(
+    run: &str,
+    arch: &str,
+    measured: &BTreeMap<String, Digest>,
+    built: &BTreeMap<String, Digest>,
+) -> Result<()> {
+    if measured.is_empty() || built.is_empty() {
+        let message = format!("this tree has no build for {arch} to compare with what run {run} measured");
+        return Err(fail(ExitCode::Build, message, format!("cargo xtask build --arch {arch}")));
+    }
+    let differs = |(symbol, digest): (&String, &Digest)| (built.get(symbol) != Some(digest)).then(|| symbol.clone());
+    let differing: Vec<String> = measured.iter().filter_map(differs).collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let message = format!("this tree builds other SASS than run {run} measured: {}", differing.join(", "));
+    Err(fail(ExitCode::Refused, message, "measure again: cargo xtask reproduce --fresh"))
 }
 
 /// Decisions speak of phases that there are.
@@ -332,3 +341,6 @@ impl OfRun {
 fn usage(message: String, remedy: impl Into<String>) -> anyhow::Error {
     fail(ExitCode::Usage, message, remedy)
 }
+
+#[cfg(test)]
+mod tests;

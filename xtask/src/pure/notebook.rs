@@ -79,10 +79,12 @@ impl Notebook {
         self.head == *head || self.entries.iter().any(|entry| entry.chain == *head)
     }
 
-    /// The retraction that withdraws an entry, if any.
+    /// The retraction that withdraws an entry and stands itself, if any.
     #[must_use]
     pub fn retraction_of(&self, id: &str) -> Option<&Entry> {
-        self.of_kind(Kind::Retraction).find(|entry| entry.fields.about.as_deref() == Some(id))
+        // An entry is only about an earlier one, so this ends.
+        let about = |entry: &&Entry| entry.fields.about.as_deref() == Some(id);
+        self.of_kind(Kind::Retraction).filter(about).find(|entry| self.retraction_of(&entry.id).is_none())
     }
 
     /// The entries of one kind that nobody has withdrawn, in order.

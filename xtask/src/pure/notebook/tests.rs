@@ -316,6 +316,12 @@ fn a_retraction_keeps_the_number_and_says_why_and_what_rests_on_it() {
     let notebook = parse(&text).unwrap();
     assert_eq!(notebook.retraction_of("P-001").unwrap().id, "R-001");
     assert!(notebook.standing_of(Kind::Prediction).next().is_none() && notebook.entry("P-001").is_some());
+    let of = |text: &str, id: &str| {
+        with(text, |book| retraction(book, draft(), Retracted::Entry(id.into()), "r".into(), vec![], vec![]))
+    };
+    let stands = |text: &str| parse(text).unwrap().retraction_of("P-001").is_none();
+    let withdrawn = of(&text, "R-001");
+    assert!(stands(&withdrawn) && !stands(&of(&withdrawn, "R-002")));
 }
 
 #[test]
