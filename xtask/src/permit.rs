@@ -3,7 +3,7 @@
 use crate::config::Frozen;
 use crate::failure::fail;
 use crate::pure::notebook::Notebook;
-use crate::pure::notebook::standing::Standing;
+use crate::pure::notebook::standing::{Refusal, Standing};
 use anyhow::Result;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::{ExitCode, FORMAT};
@@ -23,10 +23,10 @@ pub fn permit(mut frozen: Frozen, notebook: &Notebook, reopen: &[String], change
         pairs.map(|(entry, changed)| Reopened { entry: entry.clone(), changed: changed.trim().to_owned() }).collect();
     let refusals =
         Standing::of(notebook, &frozen.plan, &frozen.claims).refusals(&frozen.plan, &frozen.claims, &reopened);
-    if !refusals.is_empty() {
-        let message =
-            format!("the notebook does not let experiment {} run:\n{}", frozen.plan.experiment, refusals.join("\n"));
-        return Err(fail(ExitCode::Refused, message, REMEDY));
+    if let Some(message) = told(&frozen.plan.experiment, &refusals) {
+        let mut remedies: Vec<&str> = refusals.iter().map(|refusal| refusal.remedy).collect();
+        remedies.dedup();
+        return Err(fail(ExitCode::Refused, message, remedies.join("\n")));
     }
     if !reopened.is_empty() {
         frozen.reopened_toml = Some(toml::to_string(&ReopenedFile { format: FORMAT, reopened })?);
@@ -34,5 +34,8 @@ pub fn permit(mut frozen: Frozen, notebook: &Notebook, reopen: &[String], change
     Ok(frozen)
 }
 
-const REMEDY: &str = "closed work: --reopen ID --changed CONDITION; a decision: cargo xtask notebook authorize, then commit; \
-missing provenance: find it, and retract the entry that says it is missing";
+fn told(experiment: &str, refusals: &[Refusal]) -> Option<String> {
+    let reasons: Vec<&str> = refusals.iter().map(|refusal| refusal.reason.as_str()).collect();
+    let head = format!("the notebook does not let experiment {experiment} run:");
+    (!reasons.is_empty()).then(|| format!("{head}\n{}", reasons.join("\n")))
+}

@@ -99,9 +99,10 @@ fn work_that_the_notebook_does_not_let_run_is_refused_before_anything_is_written
         assert!(!checkout.path("results/raw").exists() && !checkout.path("target").exists());
     };
     let closed = noted(&checkout, &CLOSE);
-    let why =
-        format!("phase yield is closed work (preempt/yield, entry {closed}); it says: only with another pipeline");
-    ask(&[], 15, &[&why, "try: closed work: --reopen ID --changed CONDITION"]);
+    let why = format!(
+        "phase preempt/yield is closed work (preempt/yield, entry {closed}); it says: only with another pipeline"
+    );
+    ask(&[], 15, &[&why, "try: name what has changed: --reopen ID --changed CONDITION"]);
     ask(&["--reopen", &closed], 2, &["--changed"]);
     ask(&["--reopen", &closed, "--changed", " "], 2, &["names the condition which has changed"]);
     ask(&["--phase", "baseline", "--reopen", &closed, "--changed", "x"], 15, &["so there is nothing to reopen"]);
@@ -115,7 +116,7 @@ fn work_that_the_notebook_does_not_let_run_is_refused_before_anything_is_written
     ask(&[], 15, &["phase preempt/yield requires decision D-901", "holds no such decision"]);
     checkout.edit(PLAN, "requires = [\"D-901\"]", "needs = [\"canonical inputs\"]");
     let missing = noted(&checkout, &["missing", "--title", "t", "--item", "canonical inputs"]);
-    ask(&[], 15, &[&format!("phase yield needs canonical inputs, which entry {missing} records as missing")]);
+    ask(&[], 15, &[&format!("phase preempt/yield needs canonical inputs, which entry {missing} records as missing")]);
     checkout.edit(PLAN, "needs = [\"canonical inputs\"]", "requires = [\"P-001\"]");
     ask(&[], 10, &["\"P-001\" is no decision's id", "try: edit ", PLAN]);
 }

@@ -3,14 +3,12 @@
 
 use super::evidence::{Evidence, Facts, History, Registered};
 use super::rule::Rule;
+use crate::pure::notebook::standing::Refusal;
 use schema::claim::Claim;
 use schema::verdict::GateResult;
 
 const REGISTER: &str =
     "commit the claim and its prediction first (cargo xtask notebook predict), then measure from a later commit";
-
-const PERMIT: &str = "name the changed condition of closed work (--reopen, --changed), or commit the decision that the plan \
-requires, then measure from a later commit";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let mut rule = Rule::new("registration");
@@ -43,7 +41,9 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         }
     }
     let refusals = history.standing.refusals(&evidence.plan, &evidence.claims, &evidence.reopened);
-    rule.refuse_all(refusals, PERMIT);
+    for Refusal { reason, remedy } in refusals {
+        rule.refuse(reason, remedy);
+    }
     if !evidence.reopened.is_empty() {
         let ids: Vec<&String> = evidence.reopened.iter().map(|reopened| &reopened.entry).collect();
         rule.count("reopened", ids);

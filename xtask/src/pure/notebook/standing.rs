@@ -57,6 +57,19 @@ pub struct Missing {
     pub item: String,
 }
 
+/// Why a plan may not run, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub reason: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+const REOPEN: &str = "name what has changed: --reopen ID --changed CONDITION";
+const AUTHORIZE: &str = "cargo xtask notebook authorize, committed before the commit that is measured";
+const FIND: &str = "find what is missing, then cargo xtask notebook retract --about the entry that records it";
+
 /// A name as it is compared: case and spacing do not make another work of it.
 pub(super) fn folded(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
@@ -96,34 +109,32 @@ impl Standing {
         *self == Self::default()
     }
 
-    /// Why the plan may not run, one reason each; `reopened` is what the run says it takes up again.
+    /// Why the plan may not run; `reopened` is what the run says it takes up again.
     #[must_use]
-    pub fn refusals(&self, plan: &Plan, claims: &ClaimFile, reopened: &[Reopened]) -> Vec<String> {
-        let mut reasons = Vec::new();
+    pub fn refusals(&self, plan: &Plan, claims: &ClaimFile, reopened: &[Reopened]) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |reason, remedy| refusals.push(Refusal { reason, remedy });
         for phase in &plan.phases {
-            let named = names(plan, *phase);
+            let (named, path) = (names(plan, *phase), path(plan, *phase));
             for closed in self.closed.iter().filter(|closed| named.contains(&folded(&closed.topic))) {
-                let taken_up =
-                    |reopened: &Reopened| reopened.entry == closed.entry && !reopened.changed.trim().is_empty();
+                let taken_up = |taken: &Reopened| taken.entry == closed.entry && !taken.changed.trim().is_empty();
                 if !reopened.iter().any(taken_up) {
                     let Closed { entry, topic, reopens_when } = closed;
-                    let phase = phase.name();
-                    reasons.push(format!(
-                        "phase {phase} is closed work ({topic}, entry {entry}); it says: {reopens_when}"
-                    ));
+                    let reason =
+                        format!("phase {path} is closed work ({topic}, entry {entry}); it says: {reopens_when}");
+                    refuse(reason, REOPEN);
                 }
             }
             for id in plan.terms.get(phase).into_iter().flat_map(|terms| &terms.requires) {
-                reasons.extend(self.unauthorized(id, &path(plan, *phase)));
+                self.unauthorized(id, &path).into_iter().for_each(|reason| refuse(reason, AUTHORIZE));
             }
         }
-        reasons.extend(self.lacking(plan, claims));
-        reasons.extend(
-            reopened.iter().filter(|taken| !self.closed.iter().any(|closed| closed.entry == taken.entry)).map(
-                |taken| format!("entry {} closes no work of this plan, so there is nothing to reopen", taken.entry),
-            ),
-        );
-        reasons
+        self.lacking(plan, claims).into_iter().for_each(|reason| refuse(reason, FIND));
+        for taken in reopened.iter().filter(|taken| !self.closed.iter().any(|closed| closed.entry == taken.entry)) {
+            let reason = format!("entry {} closes no work of this plan, so there is nothing to reopen", taken.entry);
+            refuse(reason, "leave that --reopen out");
+        }
+        refusals
     }
 
     /// Why it may not run or be published for want of provenance.
@@ -164,7 +175,7 @@ fn path(plan: &Plan, phase: Phase) -> String {
 /// The provenance that phases and claims need, each with who needs it.
 fn needs<'a>(plan: &'a Plan, claims: &'a ClaimFile) -> Vec<(String, &'a String)> {
     let of_phase = |(phase, terms): (&'a Phase, &'a Terms)| {
-        let who = format!("phase {}", phase.name());
+        let who = format!("phase {}", path(plan, *phase));
         terms.needs.iter().map(move |need| (who.clone(), need))
     };
     let phases = plan.terms.iter().flat_map(of_phase);
@@ -235,6 +246,7 @@ mod tests {
             reopened.iter().map(|(entry, changed)| Reopened { entry: (*entry).into(), changed: (*changed).into() });
         let standing = Standing::of(&parse(text).unwrap(), plan, claims);
         let reasons = standing.refusals(plan, claims, &reopened.collect::<Vec<_>>());
+        let reasons: Vec<String> = reasons.into_iter().map(|refusal| refusal.reason).collect();
         assert_eq!(reasons.len(), words.len(), "{reasons:?}");
         for (reason, word) in reasons.iter().zip(words) {
             assert!(reason.contains(word), "{reason:?} lacks {word:?}");
@@ -259,7 +271,12 @@ mod tests {
             &plan(Terms::default()),
             &claims(&[]),
             &[],
-            &["phase instrument", "phase calibrate", "phase baseline", "phase yield"],
+            &[
+                "phase preempt/instrument is closed",
+                "phase preempt/calibrate is closed",
+                "phase preempt/baseline is closed",
+                "phase preempt/yield is closed",
+            ],
         );
         check(&closing("another"), &named, &claims(&[]), &[], &[]);
     }
@@ -293,7 +310,7 @@ mod tests {
             &needy,
             &claims(&[]),
             &[],
-            &["phase yield needs Canonical inputs, which entry M-001 records as missing"],
+            &["phase preempt/yield needs Canonical inputs, which entry M-001 records as missing"],
         );
         check(&text, &plan(Terms::default()), &claims(&["canonical inputs"]), &[], &["claim T-1 needs"]);
         check(&text, &plan(Terms::default()), &claims(&["other inputs"]), &[], &[]);

@@ -55,7 +55,7 @@ fn closed_work_is_refused_unless_the_run_names_what_changed() {
     let terms = || Terms { work: vec!["Early prefetch".into()], ..Terms::default() };
     for in_measured_commit in [true, false] {
         let reason = refusal(terms(), &closing, in_measured_commit, &[]);
-        assert!(reason.contains("phase yield is closed work (early prefetch, entry C-001)"), "{reason}");
+        assert!(reason.contains("phase preempt/yield is closed work (early prefetch, entry C-001)"), "{reason}");
     }
     assert!(refusal(terms(), &closing, false, &[("C-009", "x")]).contains("entry C-009 closes no work"));
     assert_eq!(refusal(terms(), &closing, false, &[("C-001", "two producers")]), "");
@@ -77,6 +77,9 @@ fn missing_provenance_is_refused() {
     let lacking = |book: &Notebook| missing(book, draft(), "canonical inputs".into(), None, vec![]);
     let terms = || Terms { needs: vec!["canonical inputs".into()], ..Terms::default() };
     let reason = refusal(terms(), &lacking, true, &[]);
-    assert!(reason.contains("phase yield needs canonical inputs, which entry M-001 records as missing"), "{reason}");
+    assert!(
+        reason.contains("phase preempt/yield needs canonical inputs, which entry M-001 records as missing"),
+        "{reason}"
+    );
     assert_eq!(refusal(Terms::default(), &lacking, true, &[]), "");
 }
