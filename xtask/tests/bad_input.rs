@@ -103,6 +103,7 @@ fn work_that_the_notebook_does_not_let_run_is_refused_before_anything_is_written
         "phase preempt/yield is closed work (preempt/yield, entry {closed}); it says: only with another pipeline"
     );
     ask(&[], 15, &[&why, "try: name what has changed: --reopen ID --changed CONDITION"]);
+    ask(&["--dry-run"], 15, &[&why]);
     ask(&["--reopen", &closed], 2, &["--changed"]);
     ask(&["--reopen", &closed, "--changed", " "], 2, &["names the condition which has changed"]);
     ask(&["--phase", "baseline", "--reopen", &closed, "--changed", "x"], 15, &["so there is nothing to reopen"]);
