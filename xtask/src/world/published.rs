@@ -142,3 +142,31 @@ pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, St
     }
     Ok(rendered)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::gate::gate;
+    use crate::steps::publish::publish;
+    use crate::steps::seal::Sealed;
+    use crate::trial::{RUN, copy};
+
+    #[test]
+    fn closed_work_taken_up_again_is_told_above_every_table_and_a_broken_notebook_hides_nothing() {
+        let disk = copy();
+        let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
+        publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
+        let name = format!("results/events/{RUN}/{REOPENED}");
+        disk.put(&name, "format = 1\n\n[[reopened]]\nentry = \"C-001\"\nchanged = \"two producers\"\n");
+        let text = results_region(&runs(&disk.paths).unwrap(), &[]);
+        assert_eq!(text.matches("**reopens C-001: two producers**").count(), text.matches("\n|---|").count());
+        disk.put(&name, "format = 1\n");
+        assert!(runs(&disk.paths).unwrap_err().to_string().contains(REOPENED));
+        disk.put(&name, "format = 1\nreopened = []\n");
+        // A notebook that does not hold may have lost a retraction.
+        disk.put("NOTEBOOK.md", "# Notebook\n\nchain: 0\n");
+        assert!(runs(&disk.paths).is_err());
+        fs_err::remove_file(disk.paths.notebook()).unwrap();
+        assert_eq!(runs(&disk.paths).unwrap().len(), 1);
+    }
+}
