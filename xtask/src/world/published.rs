@@ -98,6 +98,7 @@ fn withdrawals(notebook: &Notebook, run: &str) -> Vec<Withdrawal> {
         reason: entry.fields.reason.clone().unwrap_or_default(),
         metric: entry.fields.metric.clone(),
         claims: entry.fields.claims.clone(),
+        rests: entry.fields.rests.clone(),
     };
     of_run.map(withdrawal).collect()
 }

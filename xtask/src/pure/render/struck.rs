@@ -15,6 +15,8 @@ pub struct Withdrawal {
     pub metric: Option<String>,
     /// Claims that rest on it.
     pub claims: Vec<String>,
+    /// Everything else that rests on it; a metric among it, such as a ratio, is struck out too.
+    pub rests: Vec<String>,
 }
 
 /// A retraction of something that is no number of a published run.
@@ -43,7 +45,8 @@ impl Withdrawal {
     }
 
     fn covers(&self, m: &Metric) -> bool {
-        self.metric.as_ref().is_none_or(|metric| *metric == format!("{}@{}/{}", m.metric, m.phase, m.cell))
+        let name = format!("{}@{}/{}", m.metric, m.phase, m.cell);
+        self.metric.as_ref().is_none_or(|metric| *metric == name) || self.rests.contains(&name)
     }
 }
 

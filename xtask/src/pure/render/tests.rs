@@ -80,6 +80,7 @@ fn withdrawal(metric: Option<&str>, claims: &[&str]) -> Withdrawal {
         reason: "slots were one region".into(),
         metric: metric.map(str::to_owned),
         claims: claims.iter().map(|id| (*id).to_owned()).collect(),
+        rests: Vec::new(),
     }
 }
 
@@ -125,6 +126,18 @@ fn a_withdrawn_metric_strikes_its_row_and_the_claims_made_of_it() {
     assert!(text.contains(&format!("**{name} retracted by R-001: slots were one region**")), "{text}");
     let headline = headline_region(&[run]);
     assert!(headline.matches("| ~~").count() == 2 && headline.contains("H-COST ~~CONFIRMED~~"), "{headline}");
+}
+
+#[test]
+fn a_ratio_of_a_withdrawn_metric_is_struck_out_with_it() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let ratio = run.metrics.iter().find(|m| m.metric == "ratio").unwrap();
+    let place = format!("{}/{}", ratio.phase, ratio.cell);
+    let one = withdrawal(Some(&format!("host_e2e_us_p50@{place}")), &[]);
+    run.withdrawn = vec![Withdrawal { rests: vec!["claim H-RATIO".into(), format!("ratio@{place}")], ..one }];
+    let text = results_region(std::slice::from_ref(&run), &[]);
+    let struck: Vec<&str> = text.lines().filter(|line| line.contains("| ~~")).collect();
+    assert!(struck.len() == 2 && struck.iter().any(|line| line.contains("| ratio |")), "{struck:?}");
 }
 
 #[test]
