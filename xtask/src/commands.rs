@@ -3,6 +3,7 @@
 mod experiments;
 mod gpu;
 mod home;
+mod notebook;
 mod write;
 
 use crate::flags;
@@ -20,7 +21,8 @@ use serde_json::{Value, json};
 pub use experiments::list;
 pub use gpu::clocks;
 pub use home::{bundle, pack, unpack};
-pub use write::{notebook, publish};
+pub use notebook::notebook;
+pub use write::publish;
 
 /// What a command works with.
 #[derive(Clone, Copy)]
@@ -190,6 +192,10 @@ pub fn clean(ctx: &Context<'_>) -> Result<Done> {
 /// # Errors
 /// Exit 2 for a target that names nothing; what does not hold is in the report, with exit 16.
 pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
+    if let Some(inventory) = &ask.inventory {
+        let report = crate::ask::inventory::verify(inventory, ask.root.as_deref())?;
+        return Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() });
+    }
     let report = crate::ask::verify::verify(ctx.paths, &ask.targets)?;
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
 }

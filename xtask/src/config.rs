@@ -19,6 +19,8 @@ pub struct Frozen {
     pub claims: ClaimFile,
     /// The claim file, byte for byte.
     pub claims_toml: String,
+    /// The closed work that is taken up again, as the run carries it; absent when there is none.
+    pub reopened_toml: Option<String>,
 }
 
 impl Frozen {
@@ -64,12 +66,14 @@ pub fn freeze(paths: &Paths, name: &str, profile: ProfileName, phases: &[String]
             "cargo xtask list",
         ));
     };
+    let phases = chosen(phases)?;
     let plan = Plan {
         format: FORMAT,
         experiment: file.experiment.clone(),
         profile_name: profile,
         clocks: file.clocks,
-        phases: chosen(phases)?,
+        terms: file.terms.clone().into_iter().filter(|(phase, _)| phases.contains(phase)).collect(),
+        phases,
         profile: numbers.clone(),
     };
     let plan_path = paths.experiment(name).join("plan.toml");
@@ -78,7 +82,7 @@ pub fn freeze(paths: &Paths, name: &str, profile: ProfileName, phases: &[String]
     let claims_path = paths.experiment(name).join("claims.toml");
     let claims_toml = fs_err::read_to_string(&claims_path)?;
     let claims = parse_claims(&claims_path, &claims_toml)?;
-    Ok(Frozen { plan, plan_toml, claims, claims_toml })
+    Ok(Frozen { plan, plan_toml, claims, claims_toml, reopened_toml: None })
 }
 
 /// Reads a plan file.

@@ -1,5 +1,7 @@
 //! The words of the command line. What they do is elsewhere: `main.rs` is the door, `reproduce.rs` the path.
 
+pub mod notebook;
+
 use crate::steps::clocks::hold::HoldArgs;
 use crate::steps::provision::RuntimeChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -46,7 +48,7 @@ pub enum Command {
     Publish(Publish),
     /// Append an entry to NOTEBOOK.md.
     #[command(subcommand)]
-    Notebook(Notebook),
+    Notebook(notebook::Notebook),
     /// The GPU's clocks.
     #[command(subcommand)]
     Clocks(Clocks),
@@ -140,6 +142,12 @@ pub struct Reproduce {
     /// Start a new run even if an equal one is there.
     #[arg(long)]
     pub fresh: bool,
+    /// Take up closed work again, by the entry that closed it; each needs a --changed.
+    #[arg(long = "reopen", value_name = "ID", requires = "changed")]
+    pub reopen: Vec<String>,
+    /// The condition that has changed since the work of the --reopen at the same place was closed; the run records it.
+    #[arg(long, value_name = "CONDITION", requires = "reopen")]
+    pub changed: Vec<String>,
     /// Show steps, minutes and disk, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -172,6 +180,12 @@ pub struct Build {
 pub struct Verify {
     /// Run ids, run directories or manifests; everything published unless given.
     pub targets: Vec<String>,
+    /// Hash again what this inventory (lines of sha256sum) lists as kept elsewhere, and nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
+    pub inventory: Option<PathBuf>,
+    /// Where the inventory's artifacts lie; beside it unless given.
+    #[arg(long, value_name = "DIR", requires = "inventory")]
+    pub root: Option<PathBuf>,
 }
 
 /// Flags of `publish`.
@@ -182,38 +196,6 @@ pub struct Publish {
     /// Sign the manifest with this ssh key; by default the one that git signs with, if it does.
     #[arg(long, value_name = "KEY")]
     pub sign: Option<PathBuf>,
-}
-
-/// Entries of the notebook.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Notebook {
-    /// A prediction, before its run.
-    Predict(Entry),
-    /// What came of it.
-    Outcome(Entry),
-}
-
-/// The parts of an entry; its id is the next free one.
-#[derive(Clone, Debug, Args)]
-pub struct Entry {
-    /// Its heading.
-    #[arg(long)]
-    pub title: String,
-    /// Its prose; `-` reads standard input.
-    #[arg(long)]
-    pub text: String,
-    /// Claims it speaks of; an outcome speaks of all of its run's unless some are named.
-    #[arg(long = "claim")]
-    pub claims: Vec<String>,
-    /// The run whose outcome it is.
-    #[arg(long)]
-    pub run: Option<String>,
-    /// Predicted values as `name=decimal`.
-    #[arg(long = "value", value_name = "NAME=DECIMAL")]
-    pub values: Vec<String>,
-    /// The prediction was filed after a look at such data.
-    #[arg(long)]
-    pub informed: bool,
 }
 
 /// Flags of `clocks`.

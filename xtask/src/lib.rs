@@ -14,6 +14,8 @@ pub mod device;
 
 pub mod config;
 
+pub mod permit;
+
 pub mod source;
 
 pub mod rundir;

@@ -7,7 +7,7 @@ use crate::failure::fail;
 use crate::paths::Paths;
 use crate::source::Seen;
 use crate::world::files::{exists, write_whole};
-use crate::world::layout::MANIFEST;
+use crate::world::layout::{MANIFEST, REOPENED};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use schema::{Digest, ExitCode};
@@ -98,6 +98,9 @@ pub fn find(
             let dir = run.dir(paths);
             fs_err::create_dir_all(&dir).map_err(|error| unwritable(&error))?;
             write_whole(&dir.join("claims.toml"), frozen.claims_toml.as_bytes())?;
+            if let Some(reopened) = &frozen.reopened_toml {
+                write_whole(&dir.join(REOPENED), reopened.as_bytes())?;
+            }
             // The last file: with it the directory counts as begun.
             write_whole(&dir.join(LAST), frozen.plan_toml.as_bytes())?;
             Ok(run)

@@ -13,6 +13,7 @@ use crate::flags;
 use crate::journal::{Journal, Said};
 use crate::levels::{Level, Levels, reached};
 use crate::paths::Paths;
+use crate::permit::permit;
 use crate::pure::claims::check_claims;
 use crate::pure::notebook;
 use crate::rundir::{self, Inputs, Run, Wanted};
@@ -84,16 +85,17 @@ impl<'a> Session<'a> {
         Ok(device)
     }
 
-    /// The plan and claims; smoke on the emulated device and full on a GPU, unless asked otherwise.
+    /// The plan and claims, which the notebook must let run; smoke on the emulated device and full on a GPU, unless asked
+    /// otherwise.
     ///
     /// # Errors
-    /// See [`freeze`] and [`check_claims`].
+    /// See [`freeze`], [`check_claims`] and [`permit`].
     pub fn freeze(&self, ask: &flags::Reproduce, device: &Device) -> Result<Frozen> {
         let default = if device.is_emulated() { ProfileName::Smoke } else { ProfileName::Full };
         let frozen =
             freeze(self.paths, &ask.experiment, ask.profile.map_or(default, flags::ProfileChoice::name), &ask.phases)?;
         check_claims(&frozen.claims)?;
-        Ok(frozen)
+        permit(frozen, &notebook::parse(&fs_err::read_to_string(self.paths.notebook())?)?, &ask.reopen, &ask.changed)
     }
 
     /// Step provision.
@@ -196,7 +198,7 @@ impl<'a> Session<'a> {
         };
         let clocks =
             if device.is_emulated() { "none".to_owned() } else { format!("{:?} {:?}", ask.clocks, ask.clock_mhz) };
-        let inputs = Inputs::from([
+        let mut inputs = Inputs::from([
             ("plan".to_owned(), frozen.plan_digest().to_string()),
             ("claims".to_owned(), frozen.claims_digest().to_string()),
             ("build".to_owned(), built.key.to_string()),
@@ -205,6 +207,9 @@ impl<'a> Session<'a> {
             ("device".to_owned(), device.id.clone()),
             ("clocks".to_owned(), clocks),
         ]);
+        if let Some(reopened) = &frozen.reopened_toml {
+            inputs.insert("reopened".to_owned(), Digest::of(reopened).to_string());
+        }
         let begin = || Ok((source::look(self.paths)?, self.notebook_head()?));
         rundir::find(self.paths, wanted, &device.slug, inputs, frozen, begin)
     }

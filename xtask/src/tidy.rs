@@ -79,12 +79,22 @@ fn too_large(root: &Path, tracked: &[String]) -> Result<Vec<Finding>> {
     Ok(if total > TREE_LIMIT_BYTES { vec![Finding { path: ".".into(), what }] } else { Vec::new() })
 }
 
-/// The committed notebook must be a prefix of the one in the work tree, at HEAD and at HEAD's parents.
+/// Every committed notebook, on any line of history, must be a prefix of the one in the work tree. Full history: a merge that
+/// takes the older side would otherwise hide what the other side had added.
 fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
-    let now = fs_err::read(paths.notebook())?;
-    let commits = git(paths.root(), &["log", "--format=%H", "--", "NOTEBOOK.md"])?;
+    let Ok(now) = fs_err::read(paths.notebook()) else {
+        return Ok(vec![Finding { path: "NOTEBOOK.md".into(), what: "it is gone, and it is append-only".into() }]);
+    };
+    if git(paths.root(), &["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+        eprintln!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
+    }
+    let commits = git(paths.root(), &["log", "--format=%H", "--full-history", "--", "NOTEBOOK.md"])?;
     let mut findings = Vec::new();
     for commit in commits.lines() {
+        // A commit that removed it lists none.
+        if git(paths.root(), &["ls-tree", "--name-only", commit, "NOTEBOOK.md"])?.is_empty() {
+            continue;
+        }
         let old = git(paths.root(), &["show", &format!("{commit}:NOTEBOOK.md")])?;
         if !now.starts_with(old.as_bytes()) {
             let what = format!("it is append-only, and what commit {} held has changed", &commit[..12]);
@@ -150,18 +160,59 @@ mod tests {
         assert!(module_without_header("src/a.rs", "//! For something.\n").is_none());
     }
 
-    #[test]
-    fn a_notebook_that_lost_its_past_is_found() {
+    fn commit(dir: &Path) {
+        git(dir, &["add", "--all"]).unwrap();
+        git(dir, &["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"]).unwrap();
+    }
+
+    /// A repository whose notebook got three entries, one a commit.
+    fn repository() -> (tempfile::TempDir, Paths) {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
-        let commit = ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"];
-        git(dir.path(), &["init", "-q"]).unwrap();
-        fs_err::write(paths.notebook(), "one\n").unwrap();
-        git(dir.path(), &["add", "."]).unwrap();
-        git(dir.path(), &commit).unwrap();
-        fs_err::write(paths.notebook(), "one\ntwo\n").unwrap();
+        git(dir.path(), &["init", "-q", "-b", "main"]).unwrap();
+        for text in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
+            fs_err::write(paths.notebook(), text).unwrap();
+            commit(dir.path());
+        }
+        (dir, paths)
+    }
+
+    #[test]
+    fn a_notebook_that_lost_its_past_is_found() {
+        let (dir, paths) = repository();
+        fs_err::write(paths.notebook(), "one\ntwo\nthree\nfour\n").unwrap();
         assert!(notebook_shrunk(&paths).unwrap().is_empty());
-        fs_err::write(paths.notebook(), "two\n").unwrap();
+        for (what, text, findings) in [
+            ("edited", "one\nTWO\nthree\n", 2),
+            ("moved", "two\none\nthree\n", 3),
+            ("cut inside", "one\nthree\n", 2),
+            ("cut at the end", "one\ntwo\n", 1),
+            ("inserted", "one\nmore\ntwo\nthree\n", 2),
+            ("emptied", "", 3),
+        ] {
+            fs_err::write(paths.notebook(), text).unwrap();
+            assert_eq!(notebook_shrunk(&paths).unwrap().len(), findings, "{what}");
+        }
+        // Committing the change hides nothing, nor does removing the file.
+        fs_err::write(paths.notebook(), "one\nthree\n").unwrap();
+        commit(dir.path());
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 2);
+        fs_err::remove_file(paths.notebook()).unwrap();
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
+        commit(dir.path());
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_merge_that_takes_the_shorter_notebook_is_found() {
+        let (dir, paths) = repository();
+        let at = |args: &[&str]| git(dir.path(), args).unwrap();
+        at(&["checkout", "-q", "-b", "side", "main~1"]);
+        fs_err::write(dir.path().join("other"), "x").unwrap();
+        commit(dir.path());
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
+        at(&[&identity[..], &["merge", "-q", "--no-ff", "-s", "ours", "-m", "x", "main"]].concat());
+        assert_eq!(fs_err::read_to_string(paths.notebook()).unwrap(), "one\ntwo\n");
         assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
     }
 }

@@ -69,6 +69,78 @@ fn words_and_files_that_make_no_experiment_are_refused_before_anything_is_writte
     }
 }
 
+/// The notebook command, which must end well; the id it gave.
+fn noted(checkout: &Checkout, words: &[&str]) -> String {
+    let ended = checkout.run(&[&["notebook"], words, &["--text", "As a test.", "--json"]].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let object: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    object["id"].as_str().unwrap().to_owned()
+}
+
+const CLOSE: [&str; 11] = [
+    "close",
+    "--topic",
+    "preempt/yield",
+    "--evidence",
+    "a log",
+    "--reason",
+    "slower",
+    "--preserve",
+    "the log",
+    "--reopens-when",
+    "only with another pipeline",
+];
+
+#[test]
+fn work_that_the_notebook_does_not_let_run_is_refused_before_anything_is_written() {
+    let checkout = Checkout::bare();
+    let ask = |args: &[&str], code: i32, said: &[&str]| {
+        check(&checkout.run(&smoke(args)), code, said);
+        assert!(!checkout.path("results/raw").exists() && !checkout.path("target").exists());
+    };
+    let closed = noted(&checkout, &CLOSE);
+    let why = format!(
+        "phase preempt/yield is closed work (preempt/yield, entry {closed}); it says: only with another pipeline"
+    );
+    ask(&[], 15, &[&why, "try: name what has changed: --reopen ID --changed CONDITION"]);
+    ask(&["--dry-run"], 15, &[&why]);
+    ask(&["--reopen", &closed], 2, &["--changed"]);
+    ask(&["--reopen", &closed, "--changed", " "], 2, &["names the condition which has changed"]);
+    ask(&["--phase", "baseline", "--reopen", &closed, "--changed", "x"], 15, &["so there is nothing to reopen"]);
+    noted(&checkout, &["retract", "--title", "t", "--about", &closed, "--reason", "it was not slower"]);
+
+    checkout.edit(
+        PLAN,
+        "[profile.smoke.instrument]",
+        "[terms.yield]\nrequires = [\"D-901\"]\n\n[profile.smoke.instrument]",
+    );
+    ask(&[], 15, &["phase preempt/yield requires decision D-901", "holds no such decision"]);
+    checkout.edit(PLAN, "requires = [\"D-901\"]", "needs = [\"canonical inputs\"]");
+    let missing = noted(&checkout, &["missing", "--title", "t", "--item", "canonical inputs"]);
+    ask(&[], 15, &[&format!("phase preempt/yield needs canonical inputs, which entry {missing} records as missing")]);
+    checkout.edit(PLAN, "needs = [\"canonical inputs\"]", "requires = [\"P-001\"]");
+    ask(&[], 10, &["\"P-001\" is no decision's id", "try: edit ", PLAN]);
+}
+
+#[test]
+fn closed_work_taken_up_again_says_so_in_the_run() {
+    let Some(checkout) = Checkout::built("host") else { return };
+    let closed = noted(&checkout, &CLOSE);
+    checkout.commit("closed");
+    let object = checkout.reproduce("host", &["--reopen", &closed, "--changed", "two producers now"]);
+    let run = object["run"].as_str().unwrap();
+    let kept = std::fs::read_to_string(checkout.path(format!("results/raw/{run}/reopened.toml"))).unwrap();
+    assert_eq!(kept, format!("format = 1\n\n[[reopened]]\nentry = \"{closed}\"\nchanged = \"two producers now\"\n"));
+    let gate = object["gates"].as_array().unwrap().iter().find(|gate| gate["name"] == "registration").unwrap();
+    assert_eq!(gate["evidence"]["reopened"], serde_json::json!([closed]));
+    assert!(!gate["reason"].as_str().unwrap().contains("closed work"), "{gate}");
+    assert_eq!(checkout.run(&["verify", run]).code, Some(0));
+    // Another condition is another run; the same one is found again.
+    let again = checkout.reproduce("host", &["--reopen", &closed, "--changed", "two producers now"]);
+    assert_eq!(again["run"], run);
+    check(&checkout.run(&smoke(&[])), 15, &["is closed work"]);
+}
+
 #[test]
 fn a_device_that_is_not_there_is_refused_before_anything_is_written() {
     let checkout = Checkout::bare();

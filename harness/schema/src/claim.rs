@@ -27,6 +27,9 @@ pub struct Claim {
     pub compute_capability: String,
     /// The notebook entry that predicts it.
     pub prediction: String,
+    /// Provenance it needs, by name. Where the notebook records one as missing, no run with this claim is published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
     /// Its terms. All must hold for CONFIRMED; one whose whole interval violates it falsifies.
     pub term: Vec<Term>,
 }

@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod metrics;
 pub mod plan;
 pub mod progress;
+pub mod reopened;
 pub mod sanitize;
 pub mod table;
 pub mod verdict;

@@ -21,6 +21,9 @@ pub struct PlanFile {
     pub title: String,
     /// The weakest clock class the plan accepts for publication.
     pub clocks: ClockClass,
+    /// What the notebook must say before a phase may run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub terms: BTreeMap<Phase, Terms>,
     /// Profiles by name.
     pub profile: BTreeMap<ProfileName, Profile>,
 }
@@ -39,8 +42,26 @@ pub struct Plan {
     pub clocks: ClockClass,
     /// The phases to run, in order; `instrument` always comes first.
     pub phases: Vec<Phase>,
+    /// What the notebook must say before each of them may run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub terms: BTreeMap<Phase, Terms>,
     /// The profile's numbers.
     pub profile: Profile,
+}
+
+/// What ties a phase to the notebook.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Terms {
+    /// Names of the work it is. Where the notebook closes one of them, the phase runs only with the changed condition named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<String>,
+    /// Decisions that must authorize it, by id, e.g. `D-001`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// Provenance it needs, by name. Where the notebook records one as missing, the phase does not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
 }
 
 /// The three sizes of a run.

@@ -1,4 +1,5 @@
 //! Commands that only read.
 
 pub mod doctor;
+pub mod inventory;
 pub mod verify;

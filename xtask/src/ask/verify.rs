@@ -124,7 +124,7 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     if layouts.is_empty() {
         report.notes.push("nothing is published yet".to_owned());
     }
-    let notebook = notebook::check(paths, &mut report);
+    let notebook = notebook::check(paths, &layouts, &mut report);
     for layout in &layouts {
         verify_run(paths, layout, notebook.as_ref(), &mut report)?;
     }

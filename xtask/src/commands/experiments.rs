@@ -4,6 +4,8 @@ use super::{Context, Done};
 use crate::config::{experiments, freeze, plan_file};
 use crate::device::{Device, choose};
 use crate::flags;
+use crate::permit::permit;
+use crate::pure::notebook::parse;
 use anyhow::Result;
 use schema::claim::ClaimFile;
 use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
@@ -48,12 +50,14 @@ pub fn list(ctx: &Context<'_>) -> Result<Done> {
 /// `reproduce --dry-run`.
 ///
 /// # Errors
-/// Exit 10 for an invalid plan, 17 when a GPU is asked for and there is none.
+/// Exit 10 for an invalid plan, 15 when the notebook does not let it run, 17 when a GPU is asked for and there is none.
 pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     let device = choose(&ask.device)?;
     let default = if device.is_emulated() { ProfileName::Smoke } else { ProfileName::Full };
     let profile = ask.profile.map_or(default, flags::ProfileChoice::name);
     let frozen = freeze(ctx.paths, &ask.experiment, profile, &ask.phases)?;
+    let notebook = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?;
+    let frozen = permit(frozen, &notebook, &ask.reopen, &ask.changed)?;
     let run_s = estimate_s(&frozen.plan, &device);
     let mut steps: Vec<(&str, f64)> = FIRST_STEPS_S.to_vec();
     if device.is_emulated() {

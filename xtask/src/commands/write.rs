@@ -1,22 +1,16 @@
-//! `publish` and `notebook`: the two commands that write into the tracked tree.
+//! `publish`: one of the two commands that write into the tracked tree; `notebook` is the other.
 
 use super::{Context, Done};
 use crate::failure::fail;
-use crate::flags::{Entry, Notebook, Publish};
+use crate::flags::Publish;
 use crate::paths::Paths;
-use crate::pure::notebook::{Draft, append, outcome, parse, prediction};
 use crate::steps::build::of_this_tree;
 use crate::steps::gate::gate;
 use crate::steps::publish::publish as publish_run;
 use crate::steps::seal::Sealed;
-use crate::world::files::write_whole;
-use anyhow::{Context as _, Result};
-use jiff::Timestamp;
+use anyhow::Result;
 use schema::ExitCode;
-use schema::verdict::ClaimResult;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -57,59 +51,4 @@ fn signing_key(paths: &Paths) -> Option<PathBuf> {
     };
     let key = PathBuf::from(ask("gpg.format").filter(|format| format == "ssh").and_then(|_| ask("user.signingkey"))?);
     key.is_file().then_some(key)
-}
-
-/// `notebook`: appends one entry.
-///
-/// # Errors
-/// Exit 2 for parts that do not make an entry, 16 when the notebook's chain does not hold.
-pub fn notebook(ctx: &Context<'_>, ask: &Notebook) -> Result<Done> {
-    let path = ctx.paths.notebook();
-    let text = fs_err::read_to_string(&path)?;
-    let book = parse(&text)?;
-    let entry = match ask {
-        Notebook::Predict(parts) => {
-            prediction(&book, draft(parts)?, parts.claims.clone(), values(parts)?, parts.informed)
-        }
-        Notebook::Outcome(parts) => {
-            let run = parts.run.as_deref().context("an outcome needs --run")?;
-            let claims: Vec<ClaimResult> = claims_of(ctx.paths, run)?
-                .into_iter()
-                .filter(|claim| parts.claims.is_empty() || parts.claims.contains(&claim.id))
-                .collect();
-            outcome(&book, draft(parts)?, run, &claims)
-        }
-    };
-    let id = entry.id.clone();
-    write_whole(&path, append(&text, entry)?.as_bytes())?;
-    Ok(Done::said(json!({"id": id}), format!("NOTEBOOK.md: {id}")))
-}
-
-fn draft(parts: &Entry) -> Result<Draft> {
-    let mut prose = parts.text.clone();
-    if prose == "-" {
-        prose.clear();
-        std::io::stdin().read_to_string(&mut prose)?;
-    }
-    let date = Timestamp::now().strftime("%Y-%m-%d").to_string();
-    Ok(Draft { date, title: parts.title.clone(), prose })
-}
-
-fn values(parts: &Entry) -> Result<BTreeMap<String, String>> {
-    let pair = |text: &String| match text.split_once('=') {
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err(fail(ExitCode::Usage, format!("{text:?} is not NAME=DECIMAL"), "--value latency_us_p50=9")),
-    };
-    parts.values.iter().map(pair).collect()
-}
-
-/// The claims of a run as its verdict has them: published, or in its run directory.
-fn claims_of(paths: &Paths, run: &str) -> Result<Vec<ClaimResult>> {
-    let published = paths.manifests().join(format!("{run}.verdict.json"));
-    let path = if published.is_file() { published } else { paths.run(run).join("verdict.json") };
-    let bytes = fs_err::read(&path).map_err(|error| {
-        fail(ExitCode::Usage, format!("run {run} has no verdict: {error}"), "cargo xtask reproduce writes one")
-    })?;
-    let verdict: schema::verdict::Verdict = serde_json::from_slice(&bytes)?;
-    Ok(verdict.claims)
 }

@@ -8,6 +8,7 @@ pub(crate) mod decimal;
 pub mod derive;
 pub mod figures;
 pub mod gate;
+pub mod inventory;
 pub mod json;
 pub mod measured;
 pub mod notebook;

@@ -6,18 +6,24 @@
 //! (a manifest does) asks [`Notebook::extends`].
 
 mod compose;
+mod fields;
+mod numbers;
 mod parse;
+pub mod rests;
+pub mod standing;
+pub mod table;
 
-pub use compose::{Draft, outcome, prediction};
+pub use compose::{
+    Draft, Retracted, amendment, carry_over, closed, decision, fault, missing, outcome, prediction, retraction,
+};
+pub use fields::{Fields, Kind, Status};
+pub use numbers::{Cited, Measured, Projected};
 pub use parse::parse;
 
 use crate::failure::fail;
-use crate::pure::decimal::Decimal;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use schema::{Digest, ExitCode};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::BTreeSet;
 
 /// A notebook whose chain holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,170 +66,6 @@ pub struct NewEntry {
     pub fields: Fields,
 }
 
-/// The fields of an entry, as its `toml` block holds them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fields {
-    /// What sort of entry it is.
-    pub kind: Kind,
-    /// What has become of its subject.
-    pub status: Status,
-    /// The run it speaks of. An outcome needs one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<String>,
-    /// The earlier entry it speaks of. A retraction needs this or a run, an amendment needs this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub about: Option<String>,
-    /// Ids of the claims it speaks of.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub claims: Vec<String>,
-    /// Whether a prediction was filed after a look at such data.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub informed: bool,
-    /// What would reopen closed work. A closing entry needs it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reopens_when: Option<String>,
-    /// Named values, decimal strings. What they are follows from the kind: see [`Fields::projected`], [`Fields::measured`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    values: BTreeMap<String, String>,
-}
-
-/// What sort of entry it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Numbers expected of a run that has not been made.
-    Prediction,
-    /// What a run gave.
-    Outcome,
-    /// Something that went wrong.
-    Fault,
-    /// An earlier statement withdrawn.
-    Retraction,
-    /// An earlier statement corrected.
-    Amendment,
-    /// Work ended, with its reopening rule.
-    Closed,
-    /// Provenance that is missing and stays so.
-    Missing,
-    /// A number kept although what it was measured on has changed.
-    CarryOver,
-}
-
-/// What has become of an entry's subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Put forward.
-    Proposed,
-    /// Allowed to run.
-    Authorized,
-    /// Kept for research.
-    ResearchRetained,
-    /// Turned down.
-    Rejected,
-    /// Does not count.
-    Invalid,
-    /// Withdrawn.
-    Retracted,
-}
-
-/// A number somebody expects. It has no `Display`: it is printed only through [`Projected::as_projection`], which says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Projected(String);
-
-/// A number a run gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured(String);
-
-impl Projected {
-    /// The number with what it is, e.g. `9 (projected)`.
-    #[must_use]
-    pub fn as_projection(&self) -> String {
-        format!("{} (projected)", self.0)
-    }
-}
-
-impl fmt::Display for Measured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Kind {
-    /// The letter that ids of this kind begin with.
-    fn letter(self) -> char {
-        match self {
-            Self::Prediction => 'P',
-            Self::Outcome => 'O',
-            Self::Fault => 'F',
-            Self::Retraction => 'R',
-            Self::Amendment => 'A',
-            Self::Closed => 'C',
-            Self::Missing => 'M',
-            Self::CarryOver => 'K',
-        }
-    }
-}
-
-impl Fields {
-    /// Fields with nothing but kind and status.
-    #[must_use]
-    pub fn new(kind: Kind, status: Status) -> Self {
-        Self {
-            kind,
-            status,
-            run: None,
-            about: None,
-            claims: Vec::new(),
-            informed: false,
-            reopens_when: None,
-            values: BTreeMap::new(),
-        }
-    }
-
-    /// These fields with named values, which the kind makes projections or measurements.
-    #[must_use]
-    pub fn with_values(mut self, values: BTreeMap<String, String>) -> Self {
-        self.values = values;
-        self
-    }
-
-    /// The projections of a prediction; none of any other kind.
-    #[must_use]
-    pub fn projected(&self) -> BTreeMap<&str, Projected> {
-        self.values_if(self.kind == Kind::Prediction, |value| Projected(value.to_owned()))
-    }
-
-    /// The measurements of an entry that is no prediction.
-    #[must_use]
-    pub fn measured(&self) -> BTreeMap<&str, Measured> {
-        self.values_if(self.kind != Kind::Prediction, |value| Measured(value.to_owned()))
-    }
-
-    fn values_if<T>(&self, wanted: bool, make: impl Fn(&str) -> T) -> BTreeMap<&str, T> {
-        let values = self.values.iter().filter(|_| wanted);
-        values.map(|(name, value)| (name.as_str(), make(value))).collect()
-    }
-
-    /// Refuses fields that their kind does not allow or that lack what it needs.
-    fn check(&self) -> anyhow::Result<()> {
-        for (name, value) in &self.values {
-            value.parse::<Decimal>().with_context(|| format!("value {name}"))?;
-        }
-        let kind = self.kind;
-        ensure!(kind != Kind::Outcome || self.run.is_some(), "an outcome names its run");
-        ensure!(kind != Kind::Amendment || self.about.is_some(), "an amendment names the entry it is about");
-        let retracts = self.about.is_some() || self.run.is_some();
-        ensure!(kind != Kind::Retraction || retracts, "a retraction names the entry or the run it withdraws");
-        ensure!(kind != Kind::Closed || self.reopens_when.is_some(), "closed work says what reopens it (reopens_when)");
-        ensure!(!self.informed || kind == Kind::Prediction, "only a prediction is marked informed");
-        let measured = self.values.is_empty() || kind == Kind::Prediction || self.run.is_some();
-        ensure!(measured, "measured values name the run that gave them");
-        Ok(())
-    }
-}
-
 impl Notebook {
     /// The entry with this id.
     #[must_use]
@@ -237,6 +79,39 @@ impl Notebook {
         self.head == *head || self.entries.iter().any(|entry| entry.chain == *head)
     }
 
+    /// The retraction that withdraws an entry and stands itself, if any.
+    #[must_use]
+    pub fn retraction_of(&self, id: &str) -> Option<&Entry> {
+        // An entry is only about an earlier one, so this ends.
+        let about = |entry: &&Entry| entry.fields.about.as_deref() == Some(id);
+        self.of_kind(Kind::Retraction).filter(about).find(|entry| self.retraction_of(&entry.id).is_none())
+    }
+
+    /// The entries of one kind that nobody has withdrawn, in order.
+    pub fn standing_of(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
+        self.of_kind(kind).filter(|entry| self.retraction_of(&entry.id).is_none())
+    }
+
+    /// The entries of one kind, in order.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.fields.kind == kind)
+    }
+
+    /// Ids of the outcomes of runs that were refused before `run` and speak of one of its claims; runs in `known` are left out.
+    /// Run ids begin with their UTC time.
+    #[must_use]
+    pub fn refused_before(&self, run: &str, claims: &[&str], known: &[&str]) -> Vec<String> {
+        let refused = |entry: &&Entry| {
+            let fields = &entry.fields;
+            let counts = matches!(fields.status, Status::Invalid | Status::Rejected | Status::Retracted);
+            let earlier = fields.run.as_deref().filter(|other| time(other) < time(run) && !known.contains(other));
+            counts && earlier.is_some() && fields.claims.iter().any(|claim| claims.contains(&claim.as_str()))
+        };
+        let mut runs = BTreeSet::new();
+        let first = self.of_kind(Kind::Outcome).filter(refused).filter(|entry| runs.insert(&entry.fields.run));
+        first.map(|entry| entry.id.clone()).collect()
+    }
+
     /// The next free id of a kind, e.g. `P-003`.
     #[must_use]
     pub fn next_id(&self, kind: Kind) -> String {
@@ -245,6 +120,11 @@ impl Notebook {
         let last = self.entries.iter().filter_map(number).max().unwrap_or(0);
         format!("{letter}-{:03}", last + 1)
     }
+}
+
+/// The time that a run's id begins with.
+fn time(run: &str) -> &str {
+    run.split('-').next().unwrap_or(run)
 }
 
 /// The notebook's text with one more entry at its end.

@@ -2,8 +2,10 @@
 //! metrics, every table says which run, device, clock class, profile and attempt it rests on, and no table has two devices.
 
 mod headline;
+mod struck;
 
 pub use headline::headline_region;
+pub use struck::{Elsewhere, Withdrawal};
 
 use crate::failure::fail;
 use schema::ExitCode;
@@ -61,13 +63,18 @@ pub struct PublishedRun {
     pub claims: Vec<ClaimResult>,
     /// Names of gates that were waived.
     pub waivers: Vec<String>,
-    /// What else a reader must know at once, e.g. `retracted by R-001`.
+    /// Ids of notebook entries that tell of earlier refused runs with the same claims, made on other machines.
+    pub refused_before: Vec<String>,
+    /// What of it the notebook withdraws.
+    pub withdrawn: Vec<Withdrawal>,
+    /// What else a reader must know at once, e.g. which closed work it takes up again.
     pub remarks: Vec<String>,
 }
 
-/// The body of RESULTS.md's region: devices by name, the newest run of each first.
+/// The body of RESULTS.md's region: devices by name, the newest run of each first; then what was withdrawn and is no number of
+/// a published run.
 #[must_use]
-pub fn results_region(runs: &[PublishedRun]) -> String {
+pub fn results_region(runs: &[PublishedRun], elsewhere: &[Elsewhere]) -> String {
     let mut text = String::new();
     for (gpu, runs) in by_gpu(runs) {
         let _ = write!(text, "## {}\n\n", escape(gpu));
@@ -80,7 +87,11 @@ pub fn results_region(runs: &[PublishedRun]) -> String {
             let _ = writeln!(text, "All values: `results/summary/{}/metrics.csv`.\n", run.run);
         }
     }
-    if text.is_empty() { NOTHING.to_owned() } else { text.trim_end().to_owned() + "\n" }
+    if text.is_empty() {
+        text.push_str(NOTHING);
+    }
+    struck::elsewhere_table(elsewhere, &mut text);
+    text.trim_end().to_owned() + "\n"
 }
 
 /// Runs by device, devices by name, the newest run first; run ids begin with their time.
@@ -98,13 +109,30 @@ fn caption(run: &PublishedRun) -> String {
         format!("{} (compute capability {})", escape(&run.gpu), run.compute_capability),
         format!("clocks {}", clock_name(run.clocks)),
         format!("profile {}", profile_name(run.profile)),
-        format!("attempt {} of {}", run.attempt, run.attempts),
+        attempt(run),
     ];
     if !run.waivers.is_empty() {
         parts.push(format!("**waived: {}**", escape(run.waivers.join(", "))));
     }
+    parts.extend(run.withdrawn.iter().map(|withdrawal| format!("**{}**", escape(withdrawal.told()))));
     parts.extend(run.remarks.iter().map(|remark| format!("**{}**", escape(remark))));
     parts.join(", ") + ".\n\n"
+}
+
+/// Which attempt it was. The chain of attempts is its machine's; the notebook knows of others.
+fn attempt(run: &PublishedRun) -> String {
+    let counted = format!("attempt {} of {}", run.attempt, run.attempts);
+    match run.refused_before.as_slice() {
+        [] => counted,
+        refused => {
+            let runs = if refused.len() == 1 { "run" } else { "runs" };
+            format!(
+                "{counted} on this machine (the notebook lists {} earlier refused {runs}: {})",
+                refused.len(),
+                refused.join(", ")
+            )
+        }
+    }
 }
 
 fn claims_table(run: &PublishedRun, text: &mut String) {
@@ -116,8 +144,15 @@ fn claims_table(run: &PublishedRun, text: &mut String) {
     for claim in &run.claims {
         let value = with_unit(&claim.value, &claim.unit);
         let threshold = with_unit(&claim.threshold, &claim.unit);
-        let outcome = outcome_name(claim.outcome);
-        let cells = [&claim.id, outcome, &value, &threshold, &claim.why].map(escape);
+        let [outcome, value, why] = match struck::of_claim(run, &claim.id) {
+            None => [outcome_name(claim.outcome).to_owned(), value, claim.why.clone()],
+            Some(by) => [
+                struck::strike(outcome_name(claim.outcome)),
+                struck::strike(&value),
+                format!("{}; {}", by.short(), claim.why),
+            ],
+        };
+        let cells = [&claim.id, &outcome, &value, &threshold, &why].map(escape);
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text.push('\n');
@@ -135,9 +170,9 @@ fn phase_table(run: &PublishedRun, phase: Phase, text: &mut String) {
         phase.name()
     );
     for m in rows {
-        let value = with_unit(&m.value, &m.unit);
         let cell = format!("`{}`", m.cell);
-        let cells = [&cell, &m.metric, &value, &interval(m), &m.n.to_string(), &m.note].map(escape);
+        let (value, interval, note) = struck::shown(run, m);
+        let cells = [&cell, &m.metric, &value, &interval, &m.n.to_string(), &note].map(escape);
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text.push('\n');

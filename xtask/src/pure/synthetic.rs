@@ -26,6 +26,7 @@ pub(crate) fn plan(profile_name: ProfileName, events: u32) -> Plan {
         profile_name,
         clocks: ClockClass::Stable,
         phases: Phase::ALL.to_vec(),
+        terms: std::collections::BTreeMap::new(),
         profile: Profile {
             instrument: InstrumentPlan { offset_rounds: 8, delay_events: 80, delay_ns: DELAY_NS },
             calibrate: CalibratePlan {

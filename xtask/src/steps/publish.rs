@@ -14,6 +14,7 @@ use super::gate::Passed;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::json::to_bytes;
+use crate::pure::notebook::parse;
 use crate::world::files;
 use crate::world::layout::{MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
 use crate::world::published;
@@ -39,7 +40,7 @@ pub struct Written {
 /// Publishes a run, signed with an SSH key when one is given.
 ///
 /// # Errors
-/// Exit 15 when it is too large to commit or another run has its id; 16 when a file differs from the manifest by now; 11
+/// Exit 15 when it is too large to commit, the notebook bars it or another run has its id; 16 when a file differs from the manifest by now; 11
 /// when the key does not sign.
 pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Written> {
     let sealed = passed.judged().sealed();
@@ -55,6 +56,9 @@ pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Wri
             "a published run is never replaced: measure again under a new id",
         ));
     }
+    if !already {
+        refuse_barred(paths, passed)?;
+    }
     let staged = stage::stage(paths, passed, key)?;
     // A Markdown file without its region must be found before anything is moved.
     published::rendered(paths, &published::runs(paths)?)?;
@@ -65,6 +69,19 @@ pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Wri
     written.extend(render(paths)?);
     let next = next_commands(&run);
     Ok(Written { run, paths: written, bytes: staged.bytes, already, next })
+}
+
+/// What the notebook withdrew, or records as lacking provenance, since it was measured.
+fn refuse_barred(paths: &Paths, passed: &Passed) -> Result<()> {
+    let notebook = parse(&files::read_text(&paths.notebook())?)?;
+    let evidence = passed.judged().evidence();
+    let run = &evidence.manifest.predicate.run;
+    let reasons = notebook.bars(run, &evidence.plan, &evidence.claims);
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the notebook bars run {run} from being published:\n  {}", reasons.join("\n  "));
+    Err(fail(ExitCode::Refused, message, "retract the entry in question, when what it says no longer holds"))
 }
 
 /// Renders the regions of the Markdown files anew; gives the files that changed, below the repository's root.
@@ -85,7 +102,7 @@ pub fn render(paths: &Paths) -> Result<Vec<String>> {
 fn next_commands(run: &str) -> Vec<String> {
     vec![
         format!("cargo xtask verify {run}"),
-        format!("cargo xtask notebook outcome --run {run}"),
+        format!("cargo xtask notebook outcome --run {run} --title TITLE --text TEXT"),
         "git add manifests results RESULTS.md README.md NOTEBOOK.md".to_owned(),
         format!("git commit --message \"results: publish {run}\""),
     ]

@@ -232,6 +232,7 @@ pub(crate) fn claims(threshold: &str) -> ClaimFile {
         falsifier: "It does not.".to_owned(),
         compute_capability: "9.0".to_owned(),
         prediction: "P-001".to_owned(),
+        needs: Vec::new(),
         term: vec![term],
     };
     ClaimFile { format: FORMAT, claim: vec![claim] }

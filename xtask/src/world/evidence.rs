@@ -3,7 +3,7 @@
 //! It does not check digests; `Sealed::load` and `verify` do that first.
 
 use super::files;
-use super::layout::{Layout, MANIFEST, is_detached};
+use super::layout::{Layout, MANIFEST, REOPENED, is_detached};
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::derive::derive;
@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use schema::cell::{CellFile, CellRecord};
 use schema::manifest::Manifest;
 use schema::plan::Phase;
+use schema::reopened::{Reopened, ReopenedFile};
 use schema::sanitize::{SanitizerVerdict, State};
 use schema::table::Table;
 use schema::{Digest, ExitCode, check_format, check_format_of_json};
@@ -47,12 +48,19 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
         attempts_log: has("attempts.jsonl").then(|| text(layout, "attempts.jsonl")).transpose()?,
         metrics_csv: has("summary/metrics.csv").then(|| text(layout, "summary/metrics.csv")).transpose()?,
         figures: figures(layout, &digests)?,
+        reopened: has(REOPENED).then(|| reopened(layout)).transpose()?.unwrap_or_default(),
         bundle: has("bundle.json").then(|| json(layout, "bundle.json")).transpose()?,
         cells,
         environment,
         plan,
         manifest,
     })
+}
+
+fn reopened(layout: &Layout) -> Result<Vec<Reopened>> {
+    let file: ReopenedFile = toml_file(layout, REOPENED)?;
+    check_format(REOPENED, file.format)?;
+    Ok(file.reopened)
 }
 
 /// What this repository's history says of a run.

@@ -4,6 +4,7 @@ use super::files;
 use super::git::Git;
 use crate::paths::Paths;
 use crate::pure::gate::evidence::{History, KernelBudget, Registered};
+use crate::pure::notebook::standing::Standing;
 use crate::pure::notebook::{Entry, Kind, Notebook, parse};
 use anyhow::{Context, Result};
 use schema::Digest;
@@ -40,6 +41,7 @@ pub fn of_run(
         toolkit_lock: None,
         budgets: Vec::new(),
         registered: BTreeMap::new(),
+        standing: Standing::default(),
     };
     if known {
         let experiment = &plan.experiment;
@@ -50,7 +52,13 @@ pub fn of_run(
         history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
         history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
         history.budgets = budgets(&git, commit, folders)?;
-        history.registered = registered(paths, &git, commit, &claim_path, claims)?;
+        // A version whose chain does not hold registers nothing.
+        let notebooks: Vec<(String, Option<Notebook>)> = versions(&git, commit, "NOTEBOOK.md")?
+            .into_iter()
+            .map(|(commit, text)| (commit, text.and_then(|text| parse(&text).ok())))
+            .collect();
+        history.standing = standing(&notebooks, commit, plan, claims);
+        history.registered = registered(paths, &git, commit, &claim_path, claims, &notebooks)?;
     }
     Ok(Some(history))
 }
@@ -77,16 +85,12 @@ fn registered(
     commit: &str,
     claim_path: &str,
     claims: &ClaimFile,
+    notebooks: &[(String, Option<Notebook>)],
 ) -> Result<BTreeMap<String, Registered>> {
     let claim_files = versions(git, commit, claim_path)?;
     let claim_files: Vec<(String, Option<ClaimFile>)> = claim_files
         .into_iter()
         .map(|(commit, text)| (commit, text.and_then(|text| toml::from_str(&text).ok())))
-        .collect();
-    // A version whose chain does not hold registers nothing.
-    let notebooks: Vec<(String, Option<Notebook>)> = versions(git, commit, "NOTEBOOK.md")?
-        .into_iter()
-        .map(|(commit, text)| (commit, text.and_then(|text| parse(&text).ok())))
         .collect();
     let now: Option<ClaimFile> =
         files::read_text(&paths.root().join(claim_path)).ok().and_then(|text| toml::from_str(&text).ok());
@@ -95,13 +99,24 @@ fn registered(
         let predicted = notebooks.first().and_then(|(_, notebook)| prediction(notebook.as_ref()?, claim));
         let found = Registered {
             claim_since: since(&claim_files, |file| file.claim.contains(claim)),
-            prediction_since: predicted.and_then(|entry| since(&notebooks, |book| book.entries.contains(entry))),
+            prediction_since: predicted.and_then(|entry| since(notebooks, |book| book.entries.contains(entry))),
             unchanged_since: now.as_ref().is_some_and(|file| file.claim.contains(claim)),
             informed: predicted.is_some_and(|entry| entry.fields.informed),
         };
         registered.insert(claim.id.clone(), found);
     }
     Ok(registered)
+}
+
+/// What the notebook of the measured commit says of the run. A decision counts only when it is older than that commit.
+fn standing(notebooks: &[(String, Option<Notebook>)], commit: &str, plan: &Plan, claims: &ClaimFile) -> Standing {
+    let Some((_, Some(newest))) = notebooks.first() else { return Standing::default() };
+    let mut standing = Standing::of(newest, plan, claims);
+    standing.decisions.retain(|id, _| {
+        let decided = newest.entry(id).and_then(|entry| since(notebooks, |book| book.entries.contains(entry)));
+        decided.is_some_and(|since| since != commit)
+    });
+    standing
 }
 
 /// A file's versions reachable from a commit, newest first.

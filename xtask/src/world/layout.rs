@@ -18,6 +18,8 @@ pub const VERDICT: &str = "verdict.json";
 pub const SUMS: &str = "SHA256SUMS";
 /// The name of the sums of the rest.
 pub const SUMS_DETACHED: &str = "SHA256SUMS.detached";
+/// The name of the record of closed work taken up again.
+pub const REOPENED: &str = "reopened.toml";
 /// Files that are about the manifest, and therefore not in it.
 pub const UNSEALED: [&str; 5] = [MANIFEST, SIGNATURE, VERDICT, SUMS, SUMS_DETACHED];
 

@@ -1,15 +1,16 @@
 //! Published runs as the rendered Markdown tells them, and the Markdown itself. Rendering is done in `pure::render`.
 
 use super::files;
-use super::layout::{Layout, MANIFEST, VERDICT};
+use super::layout::{Layout, MANIFEST, REOPENED, VERDICT};
 use crate::paths::Paths;
-use crate::pure::notebook::{Kind, Notebook, parse};
-use crate::pure::render::{PublishedRun, headline_region, replace_region, results_region};
+use crate::pure::notebook::{Entry, Kind, Notebook, parse};
+use crate::pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
 use anyhow::{Context, Result};
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::metrics::{Metric, from_csv};
 use schema::plan::ClockClass;
+use schema::reopened::ReopenedFile;
 use schema::verdict::Verdict;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
@@ -27,9 +28,9 @@ pub fn ids(paths: &Paths) -> Result<Vec<String>> {
 /// Every published run.
 ///
 /// # Errors
-/// When a file of one does not read as what it must be.
+/// When a file of one does not read as what it must be, or the notebook, which may withdraw some of it, does not hold.
 pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
-    let notebook = files::read_text(&paths.notebook()).ok().and_then(|text| parse(&text).ok());
+    let notebook = notebook(paths)?;
     ids(paths)?.into_iter().map(|run| load(paths, run, notebook.as_ref())).collect()
 }
 
@@ -37,7 +38,14 @@ fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<Publi
     let layout = Layout::Published { paths: paths.clone(), run };
     let environment: Environment = json(&layout, "environment.json")?;
     let metrics = from_csv(&files::read_text(&layout.path("summary/metrics.csv"))?)?;
-    Ok(told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook))
+    let mut run = told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook);
+    let reopened = layout.path(REOPENED);
+    if files::exists(&reopened) {
+        let file: ReopenedFile = toml::from_str(&files::read_text(&reopened)?)
+            .with_context(|| format!("failed to read {}", reopened.display()))?;
+        run.remarks.extend(file.reopened.iter().map(|taken| format!("reopens {}: {}", taken.entry, taken.changed)));
+    }
+    Ok(run)
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
@@ -69,22 +77,62 @@ pub fn told(
         metrics,
         claims: verdict.claims.clone(),
         waivers: Vec::new(),
-        remarks: notebook.map(|notebook| retractions(notebook, &predicate.run)).unwrap_or_default(),
+        refused_before: notebook.map(|notebook| refused_before(notebook, manifest, verdict)).unwrap_or_default(),
+        withdrawn: notebook.map(|notebook| withdrawals(notebook, &predicate.run)).unwrap_or_default(),
+        remarks: Vec::new(),
     }
 }
 
-fn retractions(notebook: &Notebook, run: &str) -> Vec<String> {
-    let of_run = notebook.entries.iter().filter(|entry| entry.fields.kind == Kind::Retraction);
-    let of_run = of_run.filter(|entry| entry.fields.run.as_deref() == Some(run));
-    of_run.map(|entry| format!("retracted by {}", entry.id)).collect()
+/// Refused runs of other machines that the notebook tells of: those of this one are among the manifest's attempts.
+fn refused_before(notebook: &Notebook, manifest: &Manifest, verdict: &Verdict) -> Vec<String> {
+    let predicate = &manifest.predicate;
+    let claims: Vec<&str> = verdict.claims.iter().map(|claim| claim.id.as_str()).collect();
+    let known: Vec<&str> = predicate.attempts.iter().map(|attempt| attempt.run.as_str()).collect();
+    notebook.refused_before(&predicate.run, &claims, &known)
+}
+
+fn withdrawals(notebook: &Notebook, run: &str) -> Vec<Withdrawal> {
+    let of_run = notebook.standing_of(Kind::Retraction).filter(|entry| entry.fields.run.as_deref() == Some(run));
+    let withdrawal = |entry: &Entry| Withdrawal {
+        entry: entry.id.clone(),
+        reason: entry.fields.reason.clone().unwrap_or_default(),
+        metric: entry.fields.metric.clone(),
+        claims: entry.fields.claims.clone(),
+        rests: entry.fields.rests.clone(),
+    };
+    of_run.map(withdrawal).collect()
+}
+
+/// What the notebook withdraws that is no number of one of these runs.
+fn elsewhere(notebook: &Notebook, runs: &[PublishedRun]) -> Vec<Elsewhere> {
+    let told = |entry: &Entry| {
+        let fields = &entry.fields;
+        let what = match (&fields.run, &fields.about, &fields.cited) {
+            (Some(run), _, _) if runs.iter().any(|published| published.run == *run) => return None,
+            (Some(run), _, _) => format!("run {run}"),
+            (_, Some(id), _) => format!("entry {id}: {}", notebook.entry(id)?.title),
+            (_, _, Some(cited)) => format!("{} ({})", cited.quantity(), cited.source),
+            _ => return None,
+        };
+        Some(Elsewhere { entry: entry.id.clone(), what, reason: fields.reason.clone().unwrap_or_default() })
+    };
+    notebook.standing_of(Kind::Retraction).filter_map(told).collect()
+}
+
+/// The notebook, when there is one.
+fn notebook(paths: &Paths) -> Result<Option<Notebook>> {
+    let read = || parse(&files::read_text(&paths.notebook())?);
+    files::exists(&paths.notebook()).then(read).transpose()
 }
 
 /// The Markdown files with rendered regions, by path, as they must read for these runs. A file that is absent is left out.
 ///
 /// # Errors
-/// When a file has not its region.
+/// When a file has not its region, or the notebook does not hold.
 pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, String)>> {
-    let regions = [("RESULTS.md", "results", results_region(runs)), ("README.md", "headline", headline_region(runs))];
+    let withdrawn = notebook(paths)?.map(|notebook| elsewhere(&notebook, runs)).unwrap_or_default();
+    let regions =
+        [("RESULTS.md", "results", results_region(runs, &withdrawn)), ("README.md", "headline", headline_region(runs))];
     let mut rendered = Vec::new();
     for (file, region, body) in regions {
         let path = paths.root().join(file);
@@ -94,4 +142,32 @@ pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, St
         }
     }
     Ok(rendered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::gate::gate;
+    use crate::steps::publish::publish;
+    use crate::steps::seal::Sealed;
+    use crate::trial::{RUN, copy};
+
+    #[test]
+    fn closed_work_taken_up_again_is_told_above_every_table_and_a_broken_notebook_hides_nothing() {
+        let disk = copy();
+        let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
+        publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
+        let name = format!("results/events/{RUN}/{REOPENED}");
+        disk.put(&name, "format = 1\n\n[[reopened]]\nentry = \"C-001\"\nchanged = \"two producers\"\n");
+        let text = results_region(&runs(&disk.paths).unwrap(), &[]);
+        assert_eq!(text.matches("**reopens C-001: two producers**").count(), text.matches("\n|---|").count());
+        disk.put(&name, "format = 1\n");
+        assert!(runs(&disk.paths).unwrap_err().to_string().contains(REOPENED));
+        disk.put(&name, "format = 1\nreopened = []\n");
+        // A notebook that does not hold may have lost a retraction.
+        disk.put("NOTEBOOK.md", "# Notebook\n\nchain: 0\n");
+        assert!(runs(&disk.paths).is_err());
+        fs_err::remove_file(disk.paths.notebook()).unwrap();
+        assert_eq!(runs(&disk.paths).unwrap().len(), 1);
+    }
 }

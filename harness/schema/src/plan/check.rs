@@ -1,6 +1,6 @@
 //! What makes a plan impossible, said before anything is launched. Nothing here knows a device.
 
-use super::{K_CHUNK, LEAST_K, MOST_K, POLL_PERIODS, Phase, Plan, PlanFile, ProfileName, Residency};
+use super::{K_CHUNK, LEAST_K, MOST_K, POLL_PERIODS, Phase, Plan, PlanFile, ProfileName, Residency, Terms};
 use anyhow::{Context, ensure};
 
 impl PlanFile {
@@ -30,6 +30,7 @@ impl PlanFile {
             profile_name: profile,
             clocks: self.clocks,
             phases: Phase::ALL.into_iter().filter(wanted).collect(),
+            terms: self.terms.clone().into_iter().filter(|(phase, _)| wanted(phase)).collect(),
             profile: numbers.clone(),
         };
         plan.check()?;
@@ -55,6 +56,7 @@ impl Plan {
     /// Names the first impossible value and the rule it breaks.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_phases()?;
+        self.check_terms()?;
         self.check_instrument()?;
         self.check_calibrate()?;
         self.check_baseline()?;
@@ -64,6 +66,22 @@ impl Plan {
     fn check_phases(&self) -> anyhow::Result<()> {
         ensure!(self.phases.first() == Some(&Phase::Instrument), "phases must begin with \"instrument\"");
         ensure!(self.phases.is_sorted_by(|a, b| a < b), "phases must be in order and each only once");
+        Ok(())
+    }
+
+    fn check_terms(&self) -> anyhow::Result<()> {
+        for (phase, Terms { work, requires, needs }) in &self.terms {
+            let name = format!("terms.{}", phase.name());
+            ensure!(self.phases.contains(phase), "{name} speaks of a phase that does not run");
+            for (field, words) in [("work", work), ("requires", requires), ("needs", needs)] {
+                ensure!(words.iter().all(|word| !word.trim().is_empty()), "{name}.{field} holds a blank name");
+                unique(&format!("{name}.{field}"), words)?;
+            }
+            let is_decision = |id: &&String| id.strip_prefix("D-").is_some_and(|n| n.parse::<u32>().is_ok());
+            if let Some(other) = requires.iter().find(|id| !is_decision(id)) {
+                anyhow::bail!("{name}.requires: {other:?} is no decision's id, such as D-001");
+            }
+        }
         Ok(())
     }
 
@@ -164,6 +182,7 @@ fn unique<T: PartialEq + std::fmt::Debug>(name: &str, values: &[T]) -> anyhow::R
 mod tests {
     use super::*;
     use crate::plan::{BaselinePlan, CalibratePlan, ClockClass, InstrumentPlan, Profile, Setter, YieldCell, YieldPlan};
+    use std::collections::BTreeMap;
 
     fn possible() -> Plan {
         Plan {
@@ -172,6 +191,7 @@ mod tests {
             profile_name: ProfileName::Smoke,
             clocks: ClockClass::Stable,
             phases: Phase::ALL.to_vec(),
+            terms: BTreeMap::new(),
             profile: Profile {
                 instrument: InstrumentPlan { offset_rounds: 1, delay_events: 2, delay_ns: 1 },
                 calibrate: CalibratePlan {
@@ -237,6 +257,32 @@ mod tests {
         check_refused(|p| p.profile.instrument.delay_events = 1, "instrument.delay_events is 1");
         check_refused(|p| p.phases = vec![Phase::Yield], "begin with \"instrument\"");
         check_refused(|p| p.phases = vec![Phase::Instrument, Phase::Yield, Phase::Baseline], "in order");
+    }
+
+    #[test]
+    fn terms_that_tie_a_phase_to_nothing_are_named() {
+        let with = |terms: Terms| move |p: &mut Plan| drop(p.terms.insert(Phase::Yield, terms));
+        let named = |word: &str| vec![word.to_owned()];
+        check_refused(with(Terms { work: named(" "), ..Terms::default() }), "terms.yield.work holds a blank name");
+        check_refused(with(Terms { requires: named("P-001"), ..Terms::default() }), "\"P-001\" is no decision's id");
+        check_refused(with(Terms { needs: vec!["x".into(), "x".into()], ..Terms::default() }), "names \"x\" twice");
+        let absent = |p: &mut Plan| {
+            p.phases.retain(|phase| *phase != Phase::Yield);
+            p.terms.insert(Phase::Yield, Terms::default());
+        };
+        check_refused(absent, "a phase that does not run");
+    }
+
+    #[test]
+    fn a_phase_takes_its_terms_along() {
+        let text = include_str!("../../../experiments/preempt/plan.toml");
+        let text =
+            text.replacen("[profile.smoke.instrument]", "[terms.yield]\nwork = [\"x\"]\n[profile.smoke.instrument]", 1);
+        let file = PlanFile::parse(&text).unwrap();
+        let whole = file.freeze(ProfileName::Smoke, &[]).unwrap();
+        assert_eq!(whole.terms[&Phase::Yield].work, ["x"]);
+        assert_eq!(Plan::parse(&toml::to_string(&whole).unwrap()).unwrap(), whole);
+        assert!(file.freeze(ProfileName::Smoke, &[Phase::Baseline]).unwrap().terms.is_empty());
     }
 
     #[test]

@@ -7,10 +7,14 @@ use crate::world::files;
 use crate::world::layout::Layout;
 use schema::Digest;
 
-/// Checks the chain; absent when there is no notebook, or one that does not hold.
-pub(super) fn check(paths: &Paths, report: &mut Report) -> Option<Notebook> {
+/// Checks the chain; absent when there is no notebook, or one that does not hold. Where a run is published there is one.
+pub(super) fn check(paths: &Paths, layouts: &[Layout], report: &mut Report) -> Option<Notebook> {
     if !files::exists(&paths.notebook()) {
-        report.notes.push("there is no NOTEBOOK.md here".to_owned());
+        if layouts.iter().any(|layout| matches!(layout, Layout::Published { .. })) {
+            report.problem("NOTEBOOK.md", "missing", "published runs hold heads of its chain: git restores it");
+        } else {
+            report.notes.push("there is no NOTEBOOK.md here".to_owned());
+        }
         return None;
     }
     match files::read_text(&paths.notebook()).and_then(|text| parse(&text)) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::pure::json::to_bytes;
+use crate::pure::notebook::{Entry, Fields, Kind, NewEntry, Status, append, parse};
 use crate::pure::sums;
 use crate::steps::gate::gate;
 use crate::steps::publish::publish;
@@ -204,6 +205,67 @@ fn a_rewritten_notebook_is_found() {
     names(&verify_raw(&disk), "NOTEBOOK.md");
     disk.put("NOTEBOOK.md", "# Notebook\n");
     names(&verify_raw(&disk), "NOTEBOOK.md");
+}
+
+/// The notebook's entries written anew by this edit, every chain line made anew as well.
+fn forge(text: &str, edit: impl FnOnce(&mut Vec<NewEntry>)) -> String {
+    let entries = parse(text).unwrap().entries.into_iter();
+    let as_new = |Entry { date, id, title, prose, fields, .. }| NewEntry { date, id, title, prose, fields };
+    let mut entries: Vec<NewEntry> = entries.map(as_new).collect();
+    edit(&mut entries);
+    let preamble = text.split("\n## ").next().unwrap();
+    entries.into_iter().fold(preamble.to_owned(), |text, entry| append(&text, entry).unwrap())
+}
+
+/// Whoever edits, moves, adds or cuts an entry and makes every chain line anew has a notebook that holds by itself. The
+/// heads that published manifests hold are no entries of it.
+#[test]
+fn a_notebook_forged_with_a_chain_of_its_own_is_found_at_every_entry() {
+    let disk = copy();
+    let mut text = fs_err::read_to_string(disk.paths.notebook()).unwrap();
+    let faults = ["F-001", "F-002", "F-003"];
+    let fault = |id: &str| NewEntry {
+        date: "2026-01-01".into(),
+        id: id.into(),
+        title: "t".into(),
+        prose: "Made up.".into(),
+        fields: Fields::new(Kind::Fault, Status::Invalid),
+    };
+    for id in faults {
+        text = append(&text, fault(id)).unwrap();
+    }
+    disk.put("NOTEBOOK.md", &text);
+    let head = parse(&text).unwrap().head;
+    let check = |forged: &str, what: &str| {
+        disk.put("NOTEBOOK.md", forged);
+        let mut report = Report::default();
+        let layouts = [Layout::Raw(disk.run())];
+        let notebook = notebook::check(&disk.paths, &layouts, &mut report).expect(what);
+        notebook::check_head(Some(&notebook), &layouts[0], head, &mut report);
+        names(&report, "NOTEBOOK.md");
+    };
+    for at in 0..4 {
+        check(&forge(&text, |entries| entries[at].prose = "Made up!".into()), &format!("edit {at}"));
+        check(&forge(&text, |entries| entries[at].date = "2026-01-02".into()), &format!("date {at}"));
+        check(&forge(&text, |entries| drop(entries.remove(at))), &format!("cut {at}"));
+        check(&forge(&text, |entries| entries.insert(at, fault("F-009"))), &format!("insert {at}"));
+        if at < 3 {
+            check(&forge(&text, |entries| entries.swap(at, at + 1)), &format!("swap {at}"));
+        }
+    }
+    // What the run itself holds is the head before the faults: they may come, and the run's own past may not change.
+    let later = forge(&text, |entries| entries.push(fault("F-009")));
+    disk.put("NOTEBOOK.md", &later);
+    assert_eq!(verify_raw(&disk).problems, []);
+    disk.put("NOTEBOOK.md", &forge(&text, |entries| entries[0].prose = "Made up!".into()));
+    names(&verify_raw(&disk), "NOTEBOOK.md");
+}
+
+#[test]
+fn a_notebook_that_is_gone_is_named_where_something_is_published() {
+    let disk = published_trial();
+    fs_err::remove_file(disk.paths.notebook()).unwrap();
+    names(&verify(&disk.paths, &[]).unwrap(), "NOTEBOOK.md");
 }
 
 fn published_trial() -> OnDisk {

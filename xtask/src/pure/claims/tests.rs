@@ -59,6 +59,7 @@ fn claims(term: Vec<Term>) -> ClaimFile {
         falsifier: String::new(),
         compute_capability: "9.0".into(),
         prediction: "P-001".into(),
+        needs: Vec::new(),
         term,
     };
     ClaimFile { format: 1, claim: vec![claim] }

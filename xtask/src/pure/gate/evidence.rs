@@ -3,6 +3,7 @@
 //! Absence is kept as absence; each gate decides what it costs. Nothing here reads a file.
 
 use crate::pure::derive::Derived;
+use crate::pure::notebook::standing::Standing;
 use crate::pure::sample;
 use crate::pure::summary::CellData;
 use schema::Digest;
@@ -12,6 +13,7 @@ use schema::claim::ClaimFile;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::plan::Plan;
+use schema::reopened::Reopened;
 use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
 use schema::verdict::GateResult;
@@ -49,6 +51,8 @@ pub struct Evidence {
     pub figures: BTreeMap<String, String>,
     /// The summary computed anew from the cells.
     pub recomputed: Derived,
+    /// The closed work that the run takes up again.
+    pub reopened: Vec<Reopened>,
     /// The bundle's record; absent unless the run was made from a bundle.
     pub bundle: Option<BundleRecord>,
 }
@@ -159,6 +163,9 @@ pub struct History {
     pub budgets: Vec<KernelBudget>,
     /// Each claim's registration, by claim id.
     pub registered: BTreeMap<String, Registered>,
+    /// What the notebook of that commit says of closed work, decisions and missing provenance that the run names.
+    #[serde(default, skip_serializing_if = "Standing::is_empty")]
+    pub standing: Standing,
 }
 
 /// A budget with its file relative to `kernels/`.

@@ -1,7 +1,9 @@
-//! Gate `registration`: claims and predictions are older than the measured commit, by ancestry, and nobody moved a threshold.
+//! Gate `registration`: claims and predictions are older than the measured commit, by ancestry, nobody moved a threshold, and
+//! the notebook of that commit let the plan run.
 
 use super::evidence::{Evidence, Facts, History, Registered};
 use super::rule::Rule;
+use crate::pure::notebook::standing::Refusal;
 use schema::claim::Claim;
 use schema::verdict::GateResult;
 
@@ -37,6 +39,14 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         if history.registered.get(&claim.id).is_some_and(|found| found.informed) {
             informed.push(&claim.id);
         }
+    }
+    let refusals = history.standing.refusals(&evidence.plan, &evidence.claims, &evidence.reopened);
+    for Refusal { reason, remedy } in refusals {
+        rule.refuse(reason, remedy);
+    }
+    if !evidence.reopened.is_empty() {
+        let ids: Vec<&String> = evidence.reopened.iter().map(|reopened| &reopened.entry).collect();
+        rule.count("reopened", ids);
     }
     rule.count("registered", registered);
     rule.count("informed", informed);

@@ -16,6 +16,7 @@ use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod faults_of_data;
+mod standing;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
 

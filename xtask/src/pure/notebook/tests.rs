@@ -3,8 +3,33 @@
 use super::*;
 use crate::failure::code_of;
 use proptest::prelude::*;
+use schema::metrics::Metric;
+use schema::verdict::ClaimResult;
+use std::collections::BTreeMap;
 
 const PREAMBLE: &str = "# Notebook\n\nAppend-only.\n";
+
+const RUN: &str = "20261129T000000Z-h200-00000000";
+
+fn measured(value: &str) -> Measured {
+    Measured::of_metric(&metric("ratio", "", value))
+}
+
+fn metric(name: &str, cell: &str, value: &str) -> Metric {
+    Metric {
+        run: RUN.into(),
+        experiment: "preempt".into(),
+        phase: "yield".into(),
+        cell: cell.into(),
+        metric: name.into(),
+        unit: "1".into(),
+        value: value.into(),
+        lo: String::new(),
+        hi: String::new(),
+        n: 1,
+        note: String::new(),
+    }
+}
 
 fn new_entry(id: &str, fields: Fields) -> NewEntry {
     NewEntry {
@@ -17,15 +42,14 @@ fn new_entry(id: &str, fields: Fields) -> NewEntry {
 }
 
 fn prediction() -> Fields {
-    let values = BTreeMap::from([("ratio".to_owned(), "45".to_owned())]);
-    Fields { claims: vec!["H-RATIO".into()], ..Fields::new(Kind::Prediction, Status::Proposed) }.with_values(values)
+    let values = BTreeMap::from([("ratio".to_owned(), Projected::new("45").unwrap())]);
+    Fields { claims: vec!["H-RATIO".into()], ..Fields::projecting(&values) }
 }
 
 fn outcome() -> Fields {
-    let values = BTreeMap::from([("ratio".to_owned(), "48.148".to_owned())]);
-    let run = Some("20261129T000000Z-h200-00000000".to_owned());
+    let values = BTreeMap::from([("ratio".to_owned(), measured("48.148"))]);
     let about = Some("P-001".to_owned());
-    Fields { run, about, ..Fields::new(Kind::Outcome, Status::ResearchRetained) }.with_values(values)
+    Fields { about, ..Fields::measuring(Kind::Outcome, Status::ResearchRetained, RUN, &values) }
 }
 
 fn example() -> String {
@@ -145,12 +169,49 @@ fn an_entry_that_could_not_stand_is_not_appended() {
         new_entry("P-002", fields)
     };
     check(fields(|f| f.values = BTreeMap::from([("x".into(), "about 9".into())])), "not a decimal");
-    check(fields(|f| f.kind = Kind::Outcome), "an outcome names its run");
-    check(fields(|f| f.kind = Kind::Amendment), "names the entry");
-    check(fields(|f| f.kind = Kind::Retraction), "names the entry or the run");
-    check(fields(|f| f.kind = Kind::Closed), "what reopens it");
-    check(fields(|f| f.kind = Kind::Fault), "name the run that gave them");
-    check(fields(|f| (f.kind, f.informed) = (Kind::Fault, true)), "only a prediction");
+    let of_kind = |kind, change: fn(&mut Fields)| {
+        let mut fields = Fields::new(kind, Status::ResearchRetained);
+        change(&mut fields);
+        new_entry("P-002", fields)
+    };
+    let text = || Some("x".to_owned());
+    check(of_kind(Kind::Outcome, |_| ()), "an outcome names its run");
+    check(of_kind(Kind::Amendment, |_| ()), "an amendment names its about");
+    check(of_kind(Kind::Retraction, |_| ()), "a retraction names its reason");
+    check(of_kind(Kind::Closed, |_| ()), "closed work names its topic");
+    check(of_kind(Kind::Missing, |_| ()), "missing provenance names its item");
+    check(of_kind(Kind::CarryOver, |_| ()), "a carry-over names its run");
+    check(of_kind(Kind::Decision, |_| ()), "a decision names its phases");
+    check(of_kind(Kind::Decision, |f| f.phases = vec!["a/b".into()]), "authorized or rejected");
+    check(of_kind(Kind::Fault, |f| f.informed = true), "a fault has no informed");
+    check(of_kind(Kind::Fault, |f| f.about = Some(" ".into())), "its about is blank");
+    check(of_kind(Kind::Fault, |f| f.values = BTreeMap::from([("x".into(), "9".into())])), "a fault has no values");
+    let retraction = |change: fn(&mut Fields)| {
+        let plain = Fields::new(Kind::Retraction, Status::Retracted);
+        let mut fields = Fields { reason: text(), about: Some("P-001".into()), ..plain };
+        change(&mut fields);
+        new_entry("R-001", fields)
+    };
+    append(&example(), retraction(|_| ())).unwrap();
+    check(retraction(|f| f.about = None), "names one thing");
+    check(retraction(|f| f.run = Some(RUN.into())), "names one thing");
+    check(retraction(|f| f.about = Some("P-009".into())), "no earlier entry");
+    check(retraction(|f| f.metric = Some("a@b/c".into())), "a metric is one of a run");
+    check(retraction(|f| f.status = Status::Proposed), "status is retracted");
+    check(retraction(|f| f.values = BTreeMap::from([("x".into(), "9".into())])), "name the run that gave them");
+    let cited =
+        |value: &str, unit: &str| Some(Cited { value: value.into(), unit: unit.into(), source: "a log".into() });
+    check(
+        NewEntry {
+            fields: Fields { about: None, cited: cited("about 16", "ms"), ..retraction(|_| ()).fields },
+            ..good()
+        },
+        "decimal",
+    );
+    check(
+        NewEntry { fields: Fields { about: None, cited: cited("16", ""), ..retraction(|_| ()).fields }, ..good() },
+        "unit",
+    );
     assert!(append(&example().replace("Append", "Prepend"), good()).is_err());
 }
 
@@ -193,17 +254,9 @@ proptest! {
 fn predictions_and_outcomes_are_composed_and_appended() {
     let draft = || Draft { date: "2026-11-30".into(), title: "a run".into(), prose: "Said before.".into() };
     let text = example();
-    let values = BTreeMap::from([("ratio".to_owned(), "40".to_owned())]);
-    let entry = super::prediction(&parse(&text).unwrap(), draft(), vec!["H-RATIO".into()], values, true);
+    let values = BTreeMap::from([("ratio".to_owned(), Projected::new("40").unwrap())]);
+    let entry = super::prediction(&parse(&text).unwrap(), draft(), vec!["H-RATIO".into()], &values, true);
     let text = append(&text, entry).unwrap();
-    let result = |id: &str, outcome, value: &str| schema::verdict::ClaimResult {
-        id: id.into(),
-        outcome,
-        value: value.into(),
-        unit: "us".into(),
-        threshold: "<= 25".into(),
-        why: "latency: 95 % interval 9.400 to 9.700 holds <= 25".into(),
-    };
     use schema::claim::Outcome::{Confirmed, Inconclusive, Invalid};
     let results = [result("H-LATENCY", Confirmed, "9.5"), result("N1", Inconclusive, "")];
     let text = append(&text, outcome_of(&text, draft(), &results)).unwrap();
@@ -211,13 +264,110 @@ fn predictions_and_outcomes_are_composed_and_appended() {
     let (predicted, came) = (notebook.entry("P-002").unwrap(), notebook.entry("O-002").unwrap());
     assert!(predicted.fields.informed && predicted.fields.projected().contains_key("ratio"));
     assert_eq!(came.fields.status, Status::ResearchRetained);
-    assert_eq!(came.fields.measured().keys().collect::<Vec<_>>(), [&"H-LATENCY"]);
+    assert_eq!(came.fields.measured().keys().collect::<Vec<_>>(), [&"H-LATENCY", &"ratio@yield/k=64"]);
     let said = "Said before.\n\nH-LATENCY is CONFIRMED against <= 25 us: latency: 95 % interval 9.400 to 9.700 holds <= 25.\nN1 is";
     assert!(came.prose.starts_with(said), "{}", came.prose);
     let invalid = outcome_of(&text, draft(), &[result("N1", Invalid, "")]);
     assert_eq!(invalid.fields.status, Status::Invalid);
 }
 
-fn outcome_of(text: &str, draft: Draft, results: &[schema::verdict::ClaimResult]) -> NewEntry {
-    super::outcome(&parse(text).unwrap(), draft, "20261130T000000Z-h200-00000000", results)
+fn result(id: &str, outcome: schema::claim::Outcome, value: &str) -> ClaimResult {
+    ClaimResult {
+        id: id.into(),
+        outcome,
+        value: value.into(),
+        unit: "us".into(),
+        threshold: "<= 25".into(),
+        why: "latency: 95 % interval 9.400 to 9.700 holds <= 25".into(),
+    }
+}
+
+fn outcome_of(text: &str, draft: Draft, results: &[ClaimResult]) -> NewEntry {
+    let metrics = BTreeMap::from([("ratio@yield/k=64".to_owned(), measured("31"))]);
+    super::outcome(&parse(text).unwrap(), draft, "20261130T000000Z-h200-00000000", results, metrics)
+}
+
+fn draft() -> Draft {
+    Draft { date: "2026-11-30".into(), title: "a title".into(), prose: "Said at length.".into() }
+}
+
+/// The text with this entry, which must stand.
+fn with(text: &str, make: impl Fn(&Notebook) -> NewEntry) -> String {
+    append(text, make(&parse(text).unwrap())).unwrap()
+}
+
+#[test]
+fn a_retraction_keeps_the_number_and_says_why_and_what_rests_on_it() {
+    let cited = Cited { value: "16.631".into(), unit: "ms".into(), source: "a log of 2026-08-26".into() };
+    let retracted = |what: Retracted, rests: &[&str]| {
+        let (claims, rests) = (vec!["H-RATIO".to_owned()], rests.iter().map(|line| (*line).to_owned()).collect());
+        with(&example(), |book| {
+            retraction(book, draft(), what.clone(), "slots were one region".into(), claims.clone(), Vec::clone(&rests))
+        })
+    };
+    insta::assert_snapshot!(retracted(Retracted::Cited(cited), &[]).strip_prefix(&example()).unwrap());
+    let (metric, value) = ("ratio@yield/k=64".to_owned(), measured("48.148"));
+    let one = Retracted::Metric { run: RUN.into(), metric: metric.clone(), value, unit: "1".into() };
+    let text = retracted(one, &["claim H-RATIO", "entry O-001"]);
+    insta::assert_snapshot!(text.strip_prefix(&example()).unwrap());
+    let notebook = parse(&text).unwrap();
+    assert_eq!(notebook.entry("R-001").unwrap().fields.measured()[metric.as_str()].to_string(), "48.148");
+    let text = retracted(Retracted::Entry("P-001".into()), &[]);
+    let notebook = parse(&text).unwrap();
+    assert_eq!(notebook.retraction_of("P-001").unwrap().id, "R-001");
+    assert!(notebook.standing_of(Kind::Prediction).next().is_none() && notebook.entry("P-001").is_some());
+    let of = |text: &str, id: &str| {
+        with(text, |book| retraction(book, draft(), Retracted::Entry(id.into()), "r".into(), vec![], vec![]))
+    };
+    let stands = |text: &str| parse(text).unwrap().retraction_of("P-001").is_none();
+    let withdrawn = of(&text, "R-001");
+    assert!(stands(&withdrawn) && !stands(&of(&withdrawn, "R-002")));
+}
+
+#[test]
+fn every_kind_has_a_command_that_makes_an_entry_which_stands() {
+    let mut text = example();
+    let work = table::Work {
+        topic: "early prefetch".into(),
+        evidence: "a log".into(),
+        reason: "slower".into(),
+        preservation: "not stated".into(),
+        reopens_when: "only with another pipeline".into(),
+    };
+    let makers: [&dyn Fn(&Notebook) -> NewEntry; 7] = [
+        &|book| fault(book, draft(), Some(RUN.into()), Some("P-001".into()), vec!["H-RATIO".into()]),
+        &|book| amendment(book, draft(), "P-001".into(), Vec::new()),
+        &|book| decision(book, draft(), vec!["preempt/yield".into()], true),
+        &|book| decision(book, draft(), vec!["preempt/yield".into()], false),
+        &|book| closed(book, draft(), work.clone()),
+        &|book| missing(book, draft(), "canonical inputs".into(), None, Vec::new()),
+        &|book| carry_over(book, draft(), RUN.into(), "comments only".into()),
+    ];
+    for make in makers {
+        text = with(&text, make);
+    }
+    let ids: Vec<String> = parse(&text).unwrap().entries.into_iter().skip(3).map(|entry| entry.id).collect();
+    assert_eq!(ids, ["F-002", "A-001", "D-001", "D-002", "C-001", "M-001", "K-001"]);
+}
+
+#[test]
+fn refused_runs_that_came_earlier_and_share_a_claim_are_counted() {
+    use schema::claim::Outcome::{Confirmed, Invalid};
+    let told = |text: &str, run: &str, outcome, claim: &str| {
+        let metrics = BTreeMap::new();
+        with(text, |book| super::outcome(book, draft(), run, &[result(claim, outcome, "1")], metrics.clone()))
+    };
+    let mut text = told(PREAMBLE, "20260101T000000Z-h200-00000000", Invalid, "A");
+    text = told(&text, "20260102T000000Z-h200-00000000", Confirmed, "A");
+    text = told(&text, "20260103T000000Z-h200-00000000", Invalid, "B");
+    text = told(&text, "20260104T000000Z-a10-00000000", Invalid, "A");
+    text = told(&text, "20260104T000000Z-a10-00000000", Invalid, "A");
+    text = told(&text, "20260109T000000Z-h200-00000000", Invalid, "A");
+    let notebook = parse(&text).unwrap();
+    let refused =
+        |claims: &[&str], known: &[&str]| notebook.refused_before("20260105T000000Z-h200-00000000", claims, known);
+    assert_eq!(refused(&["A"], &[]), ["O-001", "O-004"]);
+    assert_eq!(refused(&["A", "B"], &[]), ["O-001", "O-003", "O-004"]);
+    assert_eq!(refused(&["A"], &["20260101T000000Z-h200-00000000"]), ["O-004"]);
+    assert!(refused(&["C"], &[]).is_empty());
 }

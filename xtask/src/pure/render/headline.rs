@@ -1,6 +1,6 @@
 //! The short table of README.md: a few rows of the newest full run of each device.
 
-use super::{NOTHING, PublishedRun, by_gpu, clock_name, escape, interval, with_unit};
+use super::{NOTHING, PublishedRun, attempt, by_gpu, clock_name, escape, struck};
 use schema::metrics::Metric;
 use schema::plan::{Phase, ProfileName};
 use std::fmt::Write as _;
@@ -34,41 +34,42 @@ const HEADLINES: [Headline; 6] = [
     headline("ratio of the two", Phase::Yield, "ratio", "k=", "poll=1,set=host"),
 ];
 
-/// The body of README.md's region: one table a device, from its newest run of profile `full`.
+/// The body of README.md's region: one table a device, from its newest run of profile `full` that stands. Above it, struck
+/// out, newer ones that were withdrawn.
 #[must_use]
 pub fn headline_region(runs: &[PublishedRun]) -> String {
     let mut text = String::new();
     for (_, runs) in by_gpu(runs) {
-        let newest = runs.into_iter().find(|run| run.profile == ProfileName::Full && run.remarks.is_empty());
-        if let Some(run) = newest {
-            table(run, &mut text);
-        }
+        let full: Vec<&PublishedRun> = runs.into_iter().filter(|run| run.profile == ProfileName::Full).collect();
+        let newer = full.iter().take_while(|run| struck::whole(run).is_some()).count();
+        full.iter().take(newer + 1).for_each(|run| table(run, &mut text));
     }
     if text.is_empty() { NOTHING.to_owned() } else { text.trim_end().to_owned() + "\n" }
 }
 
 fn table(run: &PublishedRun, text: &mut String) {
     let (gpu, clocks) = (escape(&run.gpu), clock_name(run.clocks));
-    let _ = writeln!(
-        text,
-        "| {gpu}, clocks {clocks}, attempt {} of {} | value | 95 % interval | n | cell |",
-        run.attempt, run.attempts
-    );
+    let _ = writeln!(text, "| {gpu}, clocks {clocks}, {} | value | 95 % interval | n | cell |", attempt(run));
     text.push_str("|---|---:|---|---:|---|\n");
     for headline in &HEADLINES {
         if let Some(m) = find(run, headline) {
-            let value = with_unit(&m.value, &m.unit);
-            let _ =
-                writeln!(text, "| {} | {value} | {} | {} | `{}` |", headline.what, interval(m), m.n, escape(&m.cell));
+            let (value, interval, _) = struck::shown(run, m);
+            let _ = writeln!(text, "| {} | {value} | {interval} | {} | `{}` |", headline.what, m.n, escape(&m.cell));
         }
     }
     let waived =
         if run.waivers.is_empty() { String::new() } else { format!(" **Waived: {}.**", run.waivers.join(", ")) };
-    let outcomes = run.claims.iter().map(|c| format!("{} {}", c.id, super::outcome_name(c.outcome)));
+    let told = run.withdrawn.iter().map(|withdrawal| withdrawal.told()).chain(run.remarks.iter().cloned());
+    let told: String = told.map(|told| format!(" **{}.**", escape(told.trim_end_matches('.')))).collect();
+    let outcomes = run.claims.iter().map(|claim| {
+        let outcome = super::outcome_name(claim.outcome);
+        let outcome = struck::of_claim(run, &claim.id).map_or(outcome.to_owned(), |_| struck::strike(outcome));
+        format!("{} {outcome}", claim.id)
+    });
     let outcomes = outcomes.collect::<Vec<_>>().join(", ");
     let _ = writeln!(
         text,
-        "\nRun `{}`.{waived} Claims: {}.\n",
+        "\nRun `{}`.{waived}{told} Claims: {}.\n",
         run.run,
         if outcomes.is_empty() { "none" } else { &outcomes }
     );

@@ -27,6 +27,8 @@ fn published(run: &str, gpu: &str) -> PublishedRun {
         metrics: summarize(&plan, &SLOTS, run, &cells(&plan)).unwrap(),
         claims: vec![claim],
         waivers: Vec::new(),
+        refused_before: Vec::new(),
+        withdrawn: Vec::new(),
         remarks: Vec::new(),
     }
 }
@@ -34,13 +36,13 @@ fn published(run: &str, gpu: &str) -> PublishedRun {
 #[test]
 fn regions_of_a_published_run() {
     let runs = [published("20260101T000000Z-h200-00000000", "NVIDIA H200")];
-    insta::assert_snapshot!(results_region(&runs));
+    insta::assert_snapshot!(results_region(&runs, &[]));
     insta::assert_snapshot!(headline_region(&runs));
 }
 
 #[test]
 fn nothing_published_is_said() {
-    assert_eq!(results_region(&[]), "Nothing is published yet.\n");
+    assert_eq!(results_region(&[], &[]), "Nothing is published yet.\n");
     assert_eq!(headline_region(&[]), "Nothing is published yet.\n");
 }
 
@@ -51,7 +53,7 @@ fn devices_are_never_blended_and_the_newest_run_comes_first() {
         published("20260102T000000Z-a10-00000000", "NVIDIA A10"),
         published("20260103T000000Z-h200-00000000", "NVIDIA H200"),
     ];
-    let text = results_region(&runs);
+    let text = results_region(&runs, &[]);
     let order = ["## NVIDIA A10", "20260102", "## NVIDIA H200", "20260103", "20260101"];
     let positions: Vec<usize> = order.iter().map(|part| text.find(part).unwrap()).collect();
     assert!(positions.is_sorted(), "{positions:?}");
@@ -64,13 +66,99 @@ fn devices_are_never_blended_and_the_newest_run_comes_first() {
 fn every_table_says_what_was_waived_and_remarked() {
     let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
     run.waivers = vec!["clocks".into()];
-    run.remarks = vec!["retracted by R-001".into()];
-    let text = results_region(std::slice::from_ref(&run));
+    run.remarks = vec!["reopens C-001: two producers".into()];
+    let text = results_region(std::slice::from_ref(&run), &[]);
     let tables = text.matches("\n|---|").count();
-    assert_eq!(tables, text.matches("**waived: clocks**, **retracted by R-001**.").count());
-    assert_eq!(headline_region(std::slice::from_ref(&run)), "Nothing is published yet.\n");
-    run.remarks.clear();
-    assert!(headline_region(&[run]).contains("**Waived: clocks.**"));
+    assert_eq!(tables, text.matches("**waived: clocks**, **reopens C-001: two producers**.").count());
+    let headline = headline_region(&[run]);
+    assert!(headline.contains("**Waived: clocks.** **reopens C-001: two producers.**"), "{headline}");
+}
+
+fn withdrawal(metric: Option<&str>, claims: &[&str]) -> Withdrawal {
+    Withdrawal {
+        entry: "R-001".into(),
+        reason: "slots were one region".into(),
+        metric: metric.map(str::to_owned),
+        claims: claims.iter().map(|id| (*id).to_owned()).collect(),
+        rests: Vec::new(),
+    }
+}
+
+/// Cells of a table that hold a number, and those that hold it struck out.
+fn values(text: &str) -> (usize, usize) {
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.contains(" metric "));
+    let (struck, plain): (Vec<&str>, Vec<&str>) = rows.partition(|line| line.contains("~~"));
+    (plain.len(), struck.len())
+}
+
+#[test]
+fn a_withdrawn_run_stays_struck_out_with_its_reason_and_the_one_before_it_leads() {
+    let mut run = published("20260102T000000Z-h200-00000000", "NVIDIA H200");
+    let (all, none) = values(&results_region(std::slice::from_ref(&run), &[]));
+    assert_eq!(none, 0);
+    run.withdrawn = vec![withdrawal(None, &[])];
+    let text = results_region(std::slice::from_ref(&run), &[]);
+    let headers = text.matches("| claim |").count();
+    assert_eq!(values(&text), (headers, all - headers), "every number is struck out and none is gone");
+    assert_eq!(text.matches("**retracted by R-001: slots were one region**").count(), text.matches("\n|---|").count());
+    assert!(text.contains("| H-COST | ~~CONFIRMED~~ | ~~0.498 %~~ | < 1 % | retracted by R-001; "), "{text}");
+    let alone = headline_region(std::slice::from_ref(&run));
+    let older = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let both = headline_region(&[older.clone(), run.clone()]);
+    for text in [&alone, &both] {
+        assert!(
+            text.contains("**retracted by R-001: slots were one region.** Claims: H-COST ~~CONFIRMED~~."),
+            "{text}"
+        );
+        assert!(text.contains("| ratio of the two | ~~"), "{text}");
+    }
+    assert!(both.ends_with(&headline_region(&[older])) && both.contains("20260102"), "{both}");
+}
+
+#[test]
+fn a_withdrawn_metric_strikes_its_row_and_the_claims_made_of_it() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let ratio = run.metrics.iter().find(|m| m.metric == "ratio").unwrap();
+    let name = format!("ratio@{}/{}", ratio.phase, ratio.cell);
+    run.withdrawn = vec![withdrawal(Some(&name), &["H-COST"])];
+    let text = results_region(std::slice::from_ref(&run), &[]);
+    assert_eq!(values(&text).1, 2, "{text}");
+    assert!(text.contains(&format!("**{name} retracted by R-001: slots were one region**")), "{text}");
+    let headline = headline_region(&[run]);
+    assert!(headline.matches("| ~~").count() == 2 && headline.contains("H-COST ~~CONFIRMED~~"), "{headline}");
+}
+
+#[test]
+fn a_ratio_of_a_withdrawn_metric_is_struck_out_with_it() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let ratio = run.metrics.iter().find(|m| m.metric == "ratio").unwrap();
+    let place = format!("{}/{}", ratio.phase, ratio.cell);
+    let one = withdrawal(Some(&format!("host_e2e_us_p50@{place}")), &[]);
+    run.withdrawn = vec![Withdrawal { rests: vec!["claim H-RATIO".into(), format!("ratio@{place}")], ..one }];
+    let text = results_region(std::slice::from_ref(&run), &[]);
+    let struck: Vec<&str> = text.lines().filter(|line| line.contains("| ~~")).collect();
+    assert!(struck.len() == 2 && struck.iter().any(|line| line.contains("| ratio |")), "{struck:?}");
+}
+
+#[test]
+fn what_was_withdrawn_and_is_no_number_of_a_published_run_is_told_as_well() {
+    let what = Elsewhere { entry: "R-001".into(), what: "16.631 ms (a log)".into(), reason: "one region".into() };
+    let text = results_region(&[], std::slice::from_ref(&what));
+    assert!(text.starts_with("Nothing is published yet.\n\n## Retracted"), "{text}");
+    assert!(text.ends_with("| ~~16.631 ms (a log)~~ | one region | R-001 |\n"), "{text}");
+}
+
+#[test]
+fn refused_runs_of_other_machines_count_beside_the_attempts_of_this_one() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    run.refused_before = vec!["O-001".into()];
+    let one = "attempt 2 of 3 on this machine (the notebook lists 1 earlier refused run: O-001)";
+    assert!(results_region(std::slice::from_ref(&run), &[]).contains(one));
+    run.refused_before.push("O-002".into());
+    let two = "attempt 2 of 3 on this machine (the notebook lists 2 earlier refused runs: O-001, O-002)";
+    assert!(headline_region(std::slice::from_ref(&run)).contains(two));
+    run.refused_before.clear();
+    assert!(results_region(&[run], &[]).contains("attempt 2 of 3."));
 }
 
 #[test]
