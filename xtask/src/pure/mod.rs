@@ -3,6 +3,8 @@
 pub mod attempts;
 pub mod claims;
 pub mod clock_class;
+#[cfg(test)]
+mod corruption;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;

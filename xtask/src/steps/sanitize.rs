@@ -1,7 +1,7 @@
 //! Runs every program of the harness under every tool of compute-sanitizer, each tool's planted fault first.
 //!
 //! Verdicts are made in [`crate::pure::sanitizer`]; this step runs the tool, keeps what it wrote, and reuses it while nothing
-//! that went in has changed. What the tool writes and what the harness prints never share a file.
+//! that went in has changed. What the tool writes and what the harness prints never share a file; both are kept.
 
 mod cache;
 mod program;
@@ -17,14 +17,14 @@ use crate::paths::Paths;
 use crate::pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
 use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
-use crate::world::files::write_whole;
+use crate::world::files::{exists, read_plain, write_whole};
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use crate::world::ui::Ui;
 use anyhow::{Context as _, Result, ensure};
 use cache::{Inputs, Store};
-use schema::sanitize::{SanitizerVerdict, State, Tool};
-use schema::{Digest, ExitCode, FORMAT};
+use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
+use schema::{Digest, ExitCode};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -172,10 +172,7 @@ impl Session<'_> {
         let began = Instant::now();
         let ended = self.runtime.run(&task, &mut |_| {})?;
         let seconds = began.elapsed().as_secs_f64();
-        if !log_path.exists() {
-            fs_err::write(&log_path, "")?;
-        }
-        let log = fs_err::read(&log_path)?;
+        let (log, odd) = plain_log(&log_path)?;
         let seen = Seen {
             tool,
             log: &String::from_utf8_lossy(&log),
@@ -189,11 +186,14 @@ impl Session<'_> {
             true => judge_control(&seen, &known),
             false => judge_program(&seen, Needs::of(name), &known),
         };
+        judged.why += &odd;
         if judged.state == State::Inconclusive {
             judged.why += &last_line(&ended.stderr);
         }
+        let printed = Printed { file: format!("{}-{name}.out", tool.name()), sha256: Digest::of(&ended.stdout) };
+        write_whole(&self.store.dir.join(&printed.file), ended.stdout.as_bytes())?;
         let verdict = SanitizerVerdict {
-            format: FORMAT,
+            format: VERDICT_FORMAT,
             tool,
             program: name.to_owned(),
             state: judged.state,
@@ -210,6 +210,7 @@ impl Session<'_> {
             tool_digest: self.tool.digest,
             log: log_name,
             log_digest: Digest::of(&log),
+            printed: Some(printed),
             seconds,
         };
         write_json(&self.store.verdict_path(tool, name), &verdict)?;
@@ -301,9 +302,12 @@ impl Sanitized {
         fs_err::create_dir_all(folder)?;
         let Some(dir) = &self.dir else { return Ok(()) };
         for verdict in &self.verdicts {
-            let log = fs_err::read(dir.join(&verdict.log))?;
-            ensure!(Digest::of(&log) == verdict.log_digest, changed(&dir.join(&verdict.log)));
-            write_whole(&folder.join(&verdict.log), &log)?;
+            let printed = verdict.printed.iter().map(|printed| (&printed.file, printed.sha256));
+            for (file, sha256) in [(&verdict.log, verdict.log_digest)].into_iter().chain(printed) {
+                let bytes = read_plain(&dir.join(file))?;
+                ensure!(Digest::of(&bytes) == sha256, changed(&dir.join(file)));
+                write_whole(&folder.join(file), &bytes)?;
+            }
             write_json(&folder.join(verdict_name(verdict.tool, &verdict.program)), verdict)?;
         }
         Ok(())
@@ -348,6 +352,20 @@ fn known(program: &Program) -> Known {
         sass: program.kernels.iter().map(|kernel| (kernel.symbol.clone(), kernel.sass_digest)).collect(),
         cubins: program.flavor("lineinfo").map(|cubin| cubin.sha256).collect(),
     }
+}
+
+/// The tool's log, and what is wrong with it. What is no plain file is never opened and becomes an empty log.
+fn plain_log(path: &Path) -> Result<(Vec<u8>, String)> {
+    let (found, odd) = match (exists(path), read_plain(path)) {
+        (_, Ok(log)) => return Ok((log, String::new())),
+        (false, Err(_)) => (false, String::new()),
+        (true, Err(error)) => (true, format!("; its log cannot be read: {error:#}")),
+    };
+    if found {
+        fs_err::remove_file(path)?;
+    }
+    fs_err::write(path, "")?;
+    Ok((Vec::new(), odd))
 }
 
 fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {

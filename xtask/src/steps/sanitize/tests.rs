@@ -340,7 +340,7 @@ fn a_run_gets_its_own_copy() {
     let done = place.sanitize(&fake).unwrap();
     let folder = place.dir.path().join("run/sanitize");
     done.copy_to(&folder).unwrap();
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 24);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 36);
     let log = done.dir.as_ref().unwrap().join("memcheck-drain_small.log");
     std::fs::write(log, "edited").unwrap();
     assert_eq!(code_of(&done.copy_to(&folder).unwrap_err()), ExitCode::Integrity);
