@@ -15,6 +15,7 @@ use crate::levels::{Level, Levels, reached};
 use crate::paths::Paths;
 use crate::pure::claims::check_claims;
 use crate::pure::notebook;
+use crate::pure::sanitizer::budget::Bounds;
 use crate::rundir::{self, Inputs, Run, Wanted};
 use crate::source;
 use crate::steps::build::{self, BuildContext, Built, default_archs};
@@ -160,7 +161,8 @@ impl<'a> Session<'a> {
     ) -> Result<Sanitized> {
         self.ui.step("sanitize");
         let program = self.program(built, frozen, device)?;
-        let ctx = sanitize::Context { paths: self.paths, toolkit: &provisioned.toolkit, ui: self.ui };
+        let ctx =
+            sanitize::Context { paths: self.paths, toolkit: &provisioned.toolkit, ui: self.ui, bounds: Bounds::STATED };
         let work = || sanitize(&ctx, &*provisioned.runtime, &program);
         let sanitized = self.journal.step("sanitize", work, |done| Said { cached: done.cached, key: done.key })?;
         if let Some(why) = &sanitized.not_applicable {

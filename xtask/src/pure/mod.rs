@@ -24,6 +24,7 @@ pub mod sass;
 pub mod stats;
 pub mod summary;
 pub mod sums;
+pub mod surroundings;
 pub mod text;
 
 #[cfg(test)]

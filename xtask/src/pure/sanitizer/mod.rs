@@ -3,6 +3,7 @@
 //! An exit code alone passes nothing, and neither does a log alone. The tool's log, the end marker of our harness and the
 //! exit code must agree; anything else is inconclusive, which counts as failed.
 
+pub mod budget;
 pub mod log;
 mod retold;
 
