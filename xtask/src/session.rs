@@ -145,7 +145,9 @@ impl<'a> Session<'a> {
         let say = |done: usize, of: usize, what: &str| ui.line(&format!("build {done} of {of}: {what}"));
         let ctx = build_context(self.paths, provisioned, archs, offline, &say);
         let work = || build::build(&ctx, &*provisioned.runtime, Some(&provisioned.toolkit));
-        self.journal.step("build", work, |built| Said { cached: built.cached, key: built.key })
+        let built = self.journal.step("build", work, |built| Said { cached: built.cached, key: built.key })?;
+        build::notes(&built.record).iter().for_each(|note| ui.line(&format!("note: {note}")));
+        Ok(built)
     }
 
     /// Step sanitize.
@@ -173,6 +175,9 @@ impl<'a> Session<'a> {
 
     /// The built harness on this device, with the plan in a file of its own that outlives the run directory.
     fn program(&self, built: &Built, frozen: &Frozen, device: &Device) -> Result<Program> {
+        if !device.is_emulated() {
+            build::check_loadable(built, &device.arch)?;
+        }
         let plan = self.paths.state().join("plans").join(format!("{}.toml", frozen.plan_digest().short()));
         crate::world::files::write_whole(&plan, frozen.plan_toml.as_bytes())?;
         Ok(Program::new(&built.record, &built.cubins_dir(), &built.harness(), &plan, &device.arch, &device.selector))

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod json;
 pub mod measured;
 pub mod notebook;
+pub mod nvcc;
 pub mod nvinfo;
 pub mod occupancy;
 pub mod progress;

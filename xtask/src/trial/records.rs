@@ -54,6 +54,7 @@ pub(super) fn build() -> BuildRecord {
         flavor: "measure".to_owned(),
         path: format!("cubins/{file}.{ARCH}.cubin"),
         sha256: Digest::of(format!("preempt/{file}")),
+        foreign_paths: 0,
     };
     BuildRecord {
         format: FORMAT,
@@ -64,6 +65,8 @@ pub(super) fn build() -> BuildRecord {
         kernels: KERNELS.iter().map(kernel).collect(),
         harness: Digest::of("harness"),
         flags: vec!["-O3".to_owned()],
+        host_compiler: None,
+        advisories: Vec::new(),
     }
 }
 

@@ -166,6 +166,7 @@ impl Place {
             flavor: flavor.into(),
             path: format!("{flavor}/yield.cubin"),
             sha256: Digest::of(flavor),
+            foreign_paths: 0,
         };
         let kernel = Kernel {
             file: "preempt/yield".into(),
