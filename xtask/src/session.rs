@@ -150,6 +150,23 @@ impl<'a> Session<'a> {
         Ok(built)
     }
 
+    /// The same build once more, compared with the first.
+    ///
+    /// # Errors
+    /// See [`build::twice`].
+    pub fn build_twice(
+        &mut self,
+        provisioned: &Provisioned,
+        built: &Built,
+        offline: bool,
+    ) -> Result<Vec<build::Again>> {
+        let ui = self.ui;
+        let say = |done: usize, of: usize, what: &str| ui.line(&format!("build again {done} of {of}: {what}"));
+        let archs = built.record.cubins.iter().map(|cubin| cubin.arch.clone()).collect();
+        let ctx = build_context(self.paths, provisioned, archs, offline, &say);
+        build::twice(&ctx, &*provisioned.runtime, Some(&provisioned.toolkit), built)
+    }
+
     /// Step sanitize.
     ///
     /// # Errors

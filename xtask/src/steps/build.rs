@@ -12,12 +12,14 @@ mod inspect;
 mod loadable;
 mod programs;
 mod store;
+mod twice;
 
 pub(in crate::steps) use carried::CARRIED;
 pub use carried::open_bundle;
 pub use forbidden::{Finding, kernels_forbidden};
 pub use loadable::check_loadable;
 pub use programs::program;
+pub use twice::{Again, twice};
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
