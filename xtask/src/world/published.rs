@@ -3,6 +3,7 @@
 use super::files;
 use super::layout::{Layout, MANIFEST, VERDICT};
 use crate::paths::Paths;
+use crate::pure::gate::ADVICE;
 use crate::pure::notebook::{Kind, Notebook, parse};
 use crate::pure::render::{PublishedRun, headline_region, replace_region, results_region};
 use anyhow::{Context, Result};
@@ -57,6 +58,8 @@ pub fn told(
     let predicate = &manifest.predicate;
     let class = verdict.gates.iter().find(|gate| gate.name == "clocks").and_then(|gate| gate.evidence.get("class"));
     let attempts = predicate.attempts.len() as u64;
+    let mut remarks = notebook.map(|notebook| retractions(notebook, &predicate.run)).unwrap_or_default();
+    remarks.extend(advice(verdict));
     PublishedRun {
         run: predicate.run.clone(),
         experiment: predicate.experiment.clone(),
@@ -69,8 +72,15 @@ pub fn told(
         metrics,
         claims: verdict.claims.clone(),
         waivers: Vec::new(),
-        remarks: notebook.map(|notebook| retractions(notebook, &predicate.run)).unwrap_or_default(),
+        remarks,
     }
+}
+
+/// What the compiler said of the measured kernels, as the gate kept it.
+fn advice(verdict: &Verdict) -> Option<String> {
+    let build = verdict.gates.iter().find(|gate| gate.name == "build")?;
+    let said: Vec<String> = serde_json::from_value(build.evidence.get(ADVICE)?.clone()).ok()?;
+    Some(format!("compiler advice: {}", said.join("; ")))
 }
 
 fn retractions(notebook: &Notebook, run: &str) -> Vec<String> {
@@ -94,4 +104,29 @@ pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, St
         }
     }
     Ok(rendered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Trial;
+    use schema::build::Advisory;
+
+    #[test]
+    fn the_compiler_s_advice_stands_next_to_the_numbers() {
+        let mut trial = Trial::passing();
+        trial.build.advisories = vec![Advisory {
+            file: "preempt/yield".to_owned(),
+            arch: "sm_90".to_owned(),
+            function: Some("preempt_yield_p1".to_owned()),
+            code: Some("C7510".to_owned()),
+            text: "serialized".to_owned(),
+        }];
+        let (_disk, judged) = trial.judged();
+        let evidence = judged.evidence();
+        let run = told(judged.sealed().manifest(), judged.verdict(), &evidence.environment, Vec::new(), None);
+        assert_eq!(run.remarks, ["compiler advice: C7510 on preempt_yield_p1"]);
+        let region = results_region(&[run]);
+        assert!(region.contains("**compiler advice: C7510 on preempt_yield_p1**"), "{region}");
+    }
 }
