@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
     /// The built harness on this device, with the plan in a file of its own that outlives the run directory.
     fn program(&self, built: &Built, frozen: &Frozen, device: &Device) -> Result<Program> {
         if !device.is_emulated() {
-            build::check_loadable(built, &device.arch)?;
+            build::check_loadable(built, &device.arch, device.driver_cuda)?;
         }
         let plan = self.paths.state().join("plans").join(format!("{}.toml", frozen.plan_digest().short()));
         crate::world::files::write_whole(&plan, frozen.plan_toml.as_bytes())?;

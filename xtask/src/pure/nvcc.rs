@@ -11,7 +11,7 @@ pub struct Cause {
 }
 
 /// Words of nvcc 12 and 13, of ptxas and of the host compiler, with what each means; the first that fits counts.
-const CAUSES: [(&str, Cause); 6] = [
+const CAUSES: [(&str, Cause); 8] = [
     (
         "unsupported GNU version",
         Cause {
@@ -29,7 +29,7 @@ const CAUSES: [(&str, Cause); 6] = [
     (
         "Failed to preprocess host compiler properties",
         Cause {
-            what: "there is no host compiler",
+            what: "nvcc found no host compiler, or no room in its temporary folder",
             remedy: "install g++, or name one: NVCC_CCBIN=/usr/bin/g++ cargo xtask build",
         },
     ),
@@ -43,6 +43,14 @@ const CAUSES: [(&str, Cause); 6] = [
             what: "an instruction needs another architecture, often one with an `a`",
             remedy: "state it as min_arch in kernels/*/budget.toml and build for it, e.g. --arch sm_90a",
         },
+    ),
+    (
+        "ptxas: not found",
+        Cause { what: "the toolkit lacks its assembler", remedy: "cargo xtask clean, then cargo xtask provision" },
+    ),
+    (
+        "cicc: not found",
+        Cause { what: "the toolkit lacks its compiler", remedy: "cargo xtask clean, then cargo xtask provision" },
     ),
     ("No space left on device", Cause { what: "the disk is full", remedy: "free some disk, then cargo xtask build" }),
 ];
@@ -89,6 +97,14 @@ pub fn without_temporaries(text: &str) -> String {
     kept
 }
 
+/// The CUDA of a compiler's version line, as drivers count: 13000 for release 13.0.
+#[must_use]
+pub fn cuda_of(line: &str) -> Option<u32> {
+    let release = line.split(", release ").nth(1)?.split(',').next()?;
+    let (major, minor) = release.split_once('.')?;
+    Some(major.parse::<u16>().map(u32::from).ok()? * 1000 + minor.parse::<u8>().map(u32::from).ok()? * 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +120,7 @@ mod tests {
         for (log, what, remedy) in [
             (captured!("host-compiler-too-new"), Some("newer than this nvcc supports"), "NVCC_CCBIN="),
             (captured!("no-host-compiler"), Some("no host compiler"), "install g++"),
+            (captured!("no-ptxas"), Some("lacks its assembler"), "provision"),
             (captured!("unsupported-arch"), Some("does not know the architecture"), "--arch sm_90"),
             (captured!("wgmma-on-sm_90"), Some("needs another architecture"), "sm_90a"),
             (captured!("syntax-error"), None, ""),
@@ -139,6 +156,15 @@ mod tests {
             "kern.cu(3): warning #177-D: variable \"error\" was declared but never referenced\n",
         ] {
             assert_eq!(error_line(log), None);
+        }
+    }
+
+    #[test]
+    fn a_release_line_gives_the_cuda_that_drivers_count_by() {
+        assert_eq!(cuda_of("Cuda compilation tools, release 13.0, V13.0.88"), Some(13_000));
+        assert_eq!(cuda_of("Cuda compilation tools, release 12.9, V12.9.86"), Some(12_090));
+        for odd in ["", "release 13.0", "x, release 13, V13", "x, release 99999999999.0, V", "x, release 9.999, V"] {
+            assert_eq!(cuda_of(odd), None, "{odd}");
         }
     }
 

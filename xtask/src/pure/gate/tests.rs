@@ -208,6 +208,15 @@ fn sanitizer() {
         (verdict.state, verdict.findings, verdict.why) = (State::Finding, Some(3), "3 findings".to_owned());
     });
     refuses("sanitizer", "verdicts is 0", |e, _| e.sanitizer.clear());
+    refuses("sanitizer", "the verdicts are of 2 compute-sanitizers", |e, _| {
+        e.sanitizer[3].verdict.tool_digest = Digest::of("another toolkit's");
+    });
+    refuses("sanitizer", "another compute-sanitizer than the environment names", |e, _| {
+        e.environment.sanitizer = Some("Version 2024.1.0.0".to_owned());
+    });
+    refuses("sanitizer", "answers to another verdict's nonce", |e, _| {
+        e.sanitizer[1].verdict.nonce = e.sanitizer[0].verdict.nonce.clone();
+    });
     for tool in Tool::ALL {
         refuses("sanitizer", "no verdict for this configuration", |e, _| {
             let at = program(e, tool);

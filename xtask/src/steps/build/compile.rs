@@ -4,7 +4,7 @@ use super::BuildContext;
 use super::inputs::Inputs;
 use crate::failure::fail;
 use crate::pure::sass::arch_number;
-use crate::pure::text::plain;
+use crate::pure::text::{plain, quoted};
 use crate::pure::{nvcc, occupancy};
 use crate::world::container::{Runtime, Task};
 use crate::world::files;
@@ -253,10 +253,11 @@ fn task(
 
 /// What a program that failed said: from its first error on, without the compiler's report of resources.
 fn first_lines(ended: &Ended) -> String {
+    const MOST_CHARS: usize = 400;
     let lines = ended.stderr.lines().chain(ended.stdout.lines());
     let lines: Vec<&str> = lines.filter(|line| !line.starts_with("ptxas info") && !line.trim().is_empty()).collect();
     let first = lines.iter().position(|line| line.contains("error") || line.contains("fatal")).unwrap_or(0);
-    let told: Vec<&str> = lines[first..].iter().take(6).copied().collect();
+    let told: Vec<String> = lines[first..].iter().take(6).map(|line| quoted(line, MOST_CHARS)).collect();
     if told.is_empty() { format!("ended with {:?} and said nothing", ended.code) } else { told.join("\n    ") }
 }
 

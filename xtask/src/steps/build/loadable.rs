@@ -3,16 +3,18 @@
 use super::Built;
 use super::compile::FLAVORS;
 use crate::failure::fail;
+use crate::pure::nvcc::cuda_of;
 use crate::pure::sass;
 use anyhow::{Result, ensure};
 use schema::{Digest, ExitCode};
 use std::collections::BTreeSet;
 
-/// Refuses a build that does not hold, for this very architecture, cubins of both flavors whose bytes are of it.
+/// Refuses a build that does not hold, for this very architecture, cubins of both flavors whose bytes are of it, made by a
+/// compiler that the driver is not too old for. `driver_cuda` is the newest CUDA that the driver runs, where it is known.
 ///
 /// # Errors
-/// Exit 12, naming the file and both architectures.
-pub fn check_loadable(built: &Built, arch: &str) -> Result<()> {
+/// Exit 12, naming the file and both architectures, or 11, naming both versions.
+pub fn check_loadable(built: &Built, arch: &str, driver_cuda: Option<u32>) -> Result<()> {
     let refuse = |what: String| fail(ExitCode::Build, what, format!("cargo xtask build --arch {arch}"));
     for flavor in FLAVORS {
         if !built.record.cubins.iter().any(|cubin| cubin.arch == arch && cubin.flavor == flavor) {
@@ -31,7 +33,13 @@ pub fn check_loadable(built: &Built, arch: &str) -> Result<()> {
         });
         checked.map_err(|error| refuse(format!("the GPU cannot load {}: {error:#}", cubin.path)))?;
     }
-    Ok(())
+    // Cubins load on drivers of their own major version and later ones (CUDA Compatibility, "Minor Version Compatibility").
+    let newer = cuda_of(&built.record.nvcc).zip(driver_cuda).filter(|(made, driver)| made / 1000 > driver / 1000);
+    newer.map_or(Ok(()), |(_, driver)| {
+        let driver = format!("{}.{}", driver / 1000, driver % 1000 / 10);
+        let message = format!("the cubins are of {:?}, and the driver runs CUDA up to {driver}", built.record.nvcc);
+        Err(fail(ExitCode::Environment, message, "install a newer driver, or build with an older toolkit"))
+    })
 }
 
 #[cfg(test)]
@@ -57,7 +65,7 @@ mod tests {
         };
         let record = BuildRecord {
             format: FORMAT,
-            nvcc: String::new(),
+            nvcc: "Cuda compilation tools, release 13.0, V13.0.88".into(),
             toolkit: "wheels".into(),
             toolkit_lock: Digest::of("lock"),
             cubins: FLAVORS.map(cubin).to_vec(),
@@ -73,9 +81,9 @@ mod tests {
     #[test]
     fn only_cubins_of_the_very_architecture_are_loaded() {
         let dir = tempfile::tempdir().unwrap();
-        check_loadable(&built(dir.path(), "sm_90", captured!("toy-sm_90.elf")), "sm_90").unwrap();
+        check_loadable(&built(dir.path(), "sm_90", captured!("toy-sm_90.elf")), "sm_90", Some(13_000)).unwrap();
         let text = |arch: &str, bytes: &[u8], device: &str| {
-            let error = check_loadable(&built(dir.path(), arch, bytes), device).unwrap_err();
+            let error = check_loadable(&built(dir.path(), arch, bytes), device, None).unwrap_err();
             assert_eq!(code_of(&error), ExitCode::Build);
             assert_eq!(remedy_of(&error), Some(format!("cargo xtask build --arch {device}").as_str()));
             error.to_string()
@@ -94,6 +102,25 @@ mod tests {
         }
         let swapped = built(dir.path(), "sm_90", captured!("toy-sm_90.elf"));
         fs_err::write(dir.path().join(&swapped.record.cubins[1].path), captured!("tiny-sm_90.elf")).unwrap();
-        assert!(check_loadable(&swapped, "sm_90").unwrap_err().to_string().contains("not the file that was built"));
+        assert!(
+            check_loadable(&swapped, "sm_90", None).unwrap_err().to_string().contains("not the file that was built")
+        );
+    }
+
+    #[test]
+    fn a_driver_older_than_the_compiler_is_refused_with_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        let built = built(dir.path(), "sm_90", captured!("toy-sm_90.elf"));
+        for (driver, fine) in [(13_000, true), (13_020, true), (14_000, true), (12_090, false), (11_080, false)] {
+            let found = check_loadable(&built, "sm_90", Some(driver));
+            assert_eq!(found.is_ok(), fine, "{driver}");
+            if let Err(error) = found {
+                assert_eq!(code_of(&error), ExitCode::Environment);
+                assert!(
+                    error.to_string().contains("release 13.0") && error.to_string().contains("CUDA up to 1"),
+                    "{error}"
+                );
+            }
+        }
     }
 }

@@ -250,6 +250,18 @@ fn each_tool_runs_its_control_first_and_the_harness_prints_into_no_log() {
 }
 
 #[test]
+fn racecheck_reports_all_it_knows_at_the_level_of_warnings() {
+    let (place, fake) = (Place::new(), Fake::new(Trick::None));
+    place.sanitize(&fake).unwrap();
+    for task in fake.tasks.lock().unwrap().iter().filter(|task| task.label == "sanitize-racecheck") {
+        for pair in [["--racecheck-report", "all"], ["--racecheck-detect-level", "warn"]] {
+            assert!(task.args.windows(2).any(|found| found == pair), "{:?}", task.args);
+        }
+        assert!(!task.args.iter().any(|arg| arg.contains("suppress") || arg.starts_with("--kernel-name")));
+    }
+}
+
+#[test]
 fn whatever_goes_in_changes_the_key() {
     let fake = Fake::new(Trick::None);
     let changes: [Change; 7] = [
@@ -528,5 +540,46 @@ fn a_log_that_is_no_plain_file_is_never_read() {
         assert!(message(&done).contains("its log cannot be read"), "{make}: {}", message(&done));
         let log = done.dir.as_ref().unwrap().join(&done.verdicts[0].log);
         assert_eq!(std::fs::read(log).unwrap(), b"", "{make}");
+    }
+}
+
+/// Real children that write a log, run the harness and end with a code: only when all of it agrees is anything clean.
+#[test]
+fn a_stub_that_agrees_with_itself_in_part_only_is_refused() {
+    let banner = "========= COMPUTE-SANITIZER";
+    let data = format!("{}/testdata/sanitizer", env!("CARGO_MANIFEST_DIR"));
+    for (lines, code, said) in [
+        (&["========= ERROR SUMMARY: 1 error"][..], 0, "memcheck yield_small: finding: 1 finding"),
+        (&["========= ERROR SUMMARY: 0 errors"], 86, "exit code 86 instead of 0"),
+        (&["========= ERROR SUMMARY: 0 errors"], 7, "exit code 7 instead of 0"),
+        (&["========= ERROR SUMMARY: 0 errors", "========= ERROR SUMMARY: 2 errors"], 0, "finding: 2 findings"),
+        (&["========= ERROR SUMMARY: 0 errors", "========= ERROR SUMMARY: 0 errors"], 0, "2 summaries"),
+        (&["========= ERROR SUMMARY: unknown"], 0, "not the summary of a clean memcheck"),
+        (&[], 0, "the log has no summary"),
+        (&["========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"], 0, "not the summary of a clean"),
+        (
+            &["========= Error: process didn't terminate successfully", "========= ERROR SUMMARY: 0 errors"],
+            0,
+            "inconclusive: the log says: Error: process didn't terminate",
+        ),
+        (
+            &["========= Error: Device not supported. Please refer to the manual", "========= ERROR SUMMARY: 2 errors"],
+            0,
+            "inconclusive: not checked: Error: Device not supported",
+        ),
+    ] {
+        let mut place = Place::new();
+        let echoed: String = [banner].iter().chain(lines).map(|line| format!("echo \"{line}\" >> $log\n")).collect();
+        // Planted faults are caught and the other tools are well, so that memcheck's programs alone decide.
+        let script = format!(
+            "tool=$2\n{FIND_LOG}case $log in *control_*) cat {data}/*[1c]-$tool-control.log > $log; exit 86;; esac\n\
+             while [ $1 != {harness} ]; do shift; done\n\"$@\"\n\
+             [ $tool = memcheck ] || {{ cat {data}/captured-2025.3.1-$tool-clean.log > $log; exit 0; }}\n{echoed}exit {code}\n",
+            harness = place.program.harness.display()
+        );
+        stand_in(&mut place, &script);
+        let done = on_host(&place);
+        assert!(message(&done).contains(said), "{lines:?} {code}: {}", message(&done));
+        assert_eq!(done.verdicts.iter().filter(|verdict| holds(verdict)).count(), 7, "{lines:?} {code}");
     }
 }
