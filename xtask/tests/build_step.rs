@@ -146,7 +146,7 @@ fn a_compiler_that_misbehaves_is_refused_with_what_to_do() {
             ExitCode::Build,
             &["gcc versions later than 15", "host compiler is newer"],
         ),
-        ("cat $data-no-host-compiler.log >&2; exit 1", ExitCode::Build, &["there is no host compiler"]),
+        ("cat $data-no-host-compiler.log >&2; exit 1", ExitCode::Build, &["nvcc found no host compiler"]),
         ("cat $data-unsupported-arch.log >&2; exit 1", ExitCode::Build, &["does not know the architecture"]),
         (
             "cat $data-wgmma-on-sm_90.log >&2; exit 255",
