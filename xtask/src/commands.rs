@@ -116,11 +116,22 @@ pub fn provision(ctx: &Context<'_>, ask: &flags::Provision) -> Result<Done> {
 ///
 /// # Errors
 /// Exit 12, as [`steps::build::build`] says.
-pub fn build(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
+pub fn build(ctx: &Context<'_>, ask: &flags::BuildOnly) -> Result<Done> {
     let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let (_, built) = built(&mut session, ask)?;
-    let text = format!("{} kernels built in {}", built.record.kernels.len(), built.dir.display());
-    Ok(Done::said(steps::build::to_json(&built.record), text))
+    let (provisioned, built) = built(&mut session, &ask.build)?;
+    let mut text = format!("{} kernels built in {}", built.record.kernels.len(), built.dir.display());
+    let mut object = steps::build::to_json(&built.record);
+    if ask.twice {
+        let again = session.build_twice(&provisioned, &built, ask.build.place.offline)?;
+        let differ = again.iter().filter(|again| !again.deterministic);
+        let differ: Vec<String> =
+            differ.map(|again| format!("{} {} {}", again.file, again.arch, again.flavor)).collect();
+        let told =
+            if differ.is_empty() { "all the same".to_owned() } else { format!("not the same: {}", differ.join(", ")) };
+        text += &format!("; {} cubins built twice, {told}", again.len());
+        object["deterministic"] = serde_json::to_value(&again)?;
+    }
+    Ok(Done::said(object, text))
 }
 
 /// Provisions and builds what `ask` names.

@@ -35,7 +35,7 @@ pub enum Command {
     /// Fetch and check the toolkit; make the container image.
     Provision(Provision),
     /// Build every kernel and the harness; enforce the budgets.
-    Build(Build),
+    Build(BuildOnly),
     /// Run the kernels under compute-sanitizer, planted faults first.
     Sanitize(Reproduce),
     /// Measure: the path up to the sealed manifest, without judging it.
@@ -162,6 +162,17 @@ pub struct Provision {
     /// Make the local air-gapped base image from Debian packages and this machine's Rust, then stop.
     #[arg(long)]
     pub make_base: bool,
+}
+
+/// Flags of `build` alone.
+#[derive(Clone, Debug, Args)]
+pub struct BuildOnly {
+    /// What is built, and where.
+    #[command(flatten)]
+    pub build: Build,
+    /// Compile a second time and report for each cubin whether its bytes are the same.
+    #[arg(long)]
+    pub twice: bool,
 }
 
 /// Flags of `build` and `bundle`.

@@ -16,6 +16,7 @@ use crate::paths::Paths;
 use crate::permit::permit;
 use crate::pure::claims::check_claims;
 use crate::pure::notebook;
+use crate::pure::sanitizer::budget::Bounds;
 use crate::rundir::{self, Inputs, Run, Wanted};
 use crate::source;
 use crate::steps::build::{self, BuildContext, Built, default_archs};
@@ -146,7 +147,26 @@ impl<'a> Session<'a> {
         let say = |done: usize, of: usize, what: &str| ui.line(&format!("build {done} of {of}: {what}"));
         let ctx = build_context(self.paths, provisioned, archs, offline, &say);
         let work = || build::build(&ctx, &*provisioned.runtime, Some(&provisioned.toolkit));
-        self.journal.step("build", work, |built| Said { cached: built.cached, key: built.key })
+        let built = self.journal.step("build", work, |built| Said { cached: built.cached, key: built.key })?;
+        build::notes(&built.record).iter().for_each(|note| ui.line(&format!("note: {note}")));
+        Ok(built)
+    }
+
+    /// The same build once more, compared with the first.
+    ///
+    /// # Errors
+    /// See [`build::twice`].
+    pub fn build_twice(
+        &mut self,
+        provisioned: &Provisioned,
+        built: &Built,
+        offline: bool,
+    ) -> Result<Vec<build::Again>> {
+        let ui = self.ui;
+        let say = |done: usize, of: usize, what: &str| ui.line(&format!("build again {done} of {of}: {what}"));
+        let archs = built.record.cubins.iter().map(|cubin| cubin.arch.clone()).collect();
+        let ctx = build_context(self.paths, provisioned, archs, offline, &say);
+        build::twice(&ctx, &*provisioned.runtime, Some(&provisioned.toolkit), built)
     }
 
     /// Step sanitize.
@@ -162,7 +182,8 @@ impl<'a> Session<'a> {
     ) -> Result<Sanitized> {
         self.ui.step("sanitize");
         let program = self.program(built, frozen, device)?;
-        let ctx = sanitize::Context { paths: self.paths, toolkit: &provisioned.toolkit, ui: self.ui };
+        let ctx =
+            sanitize::Context { paths: self.paths, toolkit: &provisioned.toolkit, ui: self.ui, bounds: Bounds::STATED };
         let work = || sanitize(&ctx, &*provisioned.runtime, &program);
         let sanitized = self.journal.step("sanitize", work, |done| Said { cached: done.cached, key: done.key })?;
         if let Some(why) = &sanitized.not_applicable {
@@ -173,6 +194,9 @@ impl<'a> Session<'a> {
 
     /// The built harness on this device, with the plan in a file of its own that outlives the run directory.
     fn program(&self, built: &Built, frozen: &Frozen, device: &Device) -> Result<Program> {
+        if !device.is_emulated() {
+            build::check_loadable(built, &device.arch, device.driver_cuda)?;
+        }
         let plan = self.paths.state().join("plans").join(format!("{}.toml", frozen.plan_digest().short()));
         crate::world::files::write_whole(&plan, frozen.plan_toml.as_bytes())?;
         Ok(Program::new(&built.record, &built.cubins_dir(), &built.harness(), &plan, &device.arch, &device.selector))

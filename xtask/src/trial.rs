@@ -22,7 +22,6 @@ use schema::claim::ClaimFile;
 use schema::environment::Environment;
 use schema::manifest::{Source, Step};
 use schema::plan::{Plan, PlanFile, ProfileName};
-use schema::sanitize::SanitizerVerdict;
 use schema::table::Table;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,8 +43,8 @@ pub(crate) struct Trial {
     pub(crate) build: BuildRecord,
     pub(crate) cells: Vec<CellData>,
     pub(crate) telemetry: Table,
-    /// Verdicts with their logs.
-    pub(crate) sanitizer: Vec<(SanitizerVerdict, String)>,
+    /// Verdicts with their logs and what the harness printed.
+    pub(crate) sanitizer: Vec<records::SanitizerFiles>,
     pub(crate) clean_before: bool,
     pub(crate) kind: String,
     /// Overrides the commit that the manifest names.
@@ -193,8 +192,11 @@ impl Trial {
         for cubin in &self.build.cubins {
             file(&format!("build/{}", cubin.path), cubin.file.as_bytes());
         }
-        for (verdict, log) in &self.sanitizer {
+        for (verdict, log, printed) in &self.sanitizer {
             file(&format!("sanitize/{}", verdict.log), log.as_bytes());
+            if let Some(kept) = &verdict.printed {
+                file(&format!("sanitize/{}", kept.file), printed.as_bytes());
+            }
             let name = format!("sanitize/{}-{}.json", verdict.tool.name(), verdict.program);
             file(&name, &serde_json::to_vec_pretty(verdict).unwrap());
         }

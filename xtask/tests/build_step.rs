@@ -4,7 +4,7 @@ mod toolkit;
 
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
-use xtask::failure::code_of;
+use xtask::failure::{code_of, remedy_of};
 use xtask::paths::Paths;
 use xtask::steps::build::{self, BuildContext, Built};
 use xtask::steps::bundle;
@@ -46,18 +46,23 @@ struct Checkout {
 
 impl Checkout {
     fn new() -> Option<Self> {
-        let root = toolkit::find()?;
+        let checkout = Self::with(&toolkit::find()?);
+        checkout.write("kernels/common/factor.cuh", "constexpr float kFactor = 3.0f;\n");
+        checkout.write("kernels/toy/one.cu", KERNEL);
+        checkout.write("kernels/toy/budget.toml", BUDGET);
+        Some(checkout)
+    }
+
+    /// One without kernels.
+    fn with(toolkit: &Path) -> Self {
         let toolkit = Toolkit {
             origin: "wheels".into(),
-            nvcc: root.join("bin/nvcc"),
-            root,
+            nvcc: toolkit.join("bin/nvcc"),
+            root: toolkit.to_owned(),
             sanitizer: None,
             lock: Digest::of("lock"),
         };
         let checkout = Self { dir: tempfile::tempdir().unwrap(), toolkit };
-        checkout.write("kernels/common/factor.cuh", "constexpr float kFactor = 3.0f;\n");
-        checkout.write("kernels/toy/one.cu", KERNEL);
-        checkout.write("kernels/toy/budget.toml", BUDGET);
         checkout.write("README.md", "# Toy\n");
         checkout.write("harness/experiments/toy/plan.toml", "format = 1\n");
         checkout.write("harness/experiments/toy/claims.toml", "format = 1\n");
@@ -72,7 +77,39 @@ impl Checkout {
         checkout.write("Cargo.lock", &lock);
         let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rust-toolchain.toml");
         checkout.write("rust-toolchain.toml", &std::fs::read_to_string(ours).unwrap());
-        Some(checkout)
+        checkout
+    }
+
+    /// One whose nvcc is a script that writes what the real one wrote, and `then` in its place or on top.
+    fn stubbed(then: &str) -> Self {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let mut checkout = Self::with(Path::new("/nowhere"));
+        let script = format!(
+            "#!/bin/sh
+case \"$*\" in
+  *--version*) exec {here}/fixtures/fake/nvcc;;
+  *-dryrun*) echo '#$ gcc -D__CUDA_ARCH__=900 -E -x c++ one.cu' >&2; exit 0;;
+esac
+env > {root}/env
+while [ $1 != -o ]; do [ $1 = -lineinfo ] && lineinfo=-lineinfo; shift; done
+out=$2
+data={here}/testdata/nvcc/captured-13.0.88
+cubin() {{ cp $data-tiny$lineinfo-sm_90.elf $out; }}
+log() {{ cat $data-tiny-sm_90.log >&2; }}
+{then}
+",
+            root = checkout.dir.path().display()
+        );
+        // Another process writes the program: were it open for writing in ours, a child forked meanwhile could keep it busy.
+        checkout.write("bin/nvcc.source", &script);
+        let at = |name: &str| checkout.dir.path().join(name);
+        let mut install = std::process::Command::new("install");
+        install.args(["-m", "755"]).args([at("bin/nvcc.source"), at("bin/nvcc")]);
+        assert!(install.status().unwrap().success());
+        checkout.toolkit.nvcc = at("bin/nvcc");
+        checkout.write("kernels/toy/one.cu", "// The script does not read it.\n");
+        checkout.write("kernels/toy/budget.toml", &BUDGET[..BUDGET.rfind("[[kernel]]").unwrap()].replace("= 8", "= 2"));
+        checkout
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -95,6 +132,129 @@ impl Checkout {
         assert_eq!(code_of(&error), code, "{text}");
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
+}
+
+/// Everything else than a zero exit code, a whole cubin for this architecture, and a log that says the same is refused.
+#[test]
+fn a_compiler_that_misbehaves_is_refused_with_what_to_do() {
+    for (then, code, parts) in [
+        ("cubin; log; exit 2", ExitCode::Build, &["toy/one.cu for sm_90"][..]),
+        ("cubin; log; kill -9 $$", ExitCode::Build, &["ended by a signal"]),
+        ("log", ExitCode::Build, &["exit code 0 without a cubin"]),
+        (
+            "cat $data-host-compiler-too-new.log >&2; exit 1",
+            ExitCode::Build,
+            &["gcc versions later than 15", "host compiler is newer"],
+        ),
+        ("cat $data-no-host-compiler.log >&2; exit 1", ExitCode::Build, &["nvcc found no host compiler"]),
+        ("cat $data-unsupported-arch.log >&2; exit 1", ExitCode::Build, &["does not know the architecture"]),
+        (
+            "cat $data-wgmma-on-sm_90.log >&2; exit 255",
+            ExitCode::Build,
+            &["Instruction 'wgmma.fence' not supported", "ptxas wgmma.ptx"],
+        ),
+        ("cat $data-syntax-error.log >&2; exit 1", ExitCode::Build, &["incomplete type"]),
+        (
+            "cubin; log; echo 'ptxas fatal   : Memory allocation failure' >&2",
+            ExitCode::Build,
+            &["exit code 0, and yet it says: ptxas fatal"],
+        ),
+        (": > $out; log", ExitCode::Build, &["not a cubin: an empty file"]),
+        ("head -c 2000 $data-tiny-sm_90.elf > $out; log", ExitCode::Build, &["measure cubin: bad section table"]),
+        ("cp $data-tiny-sm_90.ptx.txt $out; log", ExitCode::Build, &["not a cubin: PTX 9.0"]),
+        ("cp /bin/true $out; log", ExitCode::Build, &["ELF machine", "without device code"]),
+        ("head -c 4000 /dev/urandom > $out; log", ExitCode::Build, &["measure cubin: not a 64-bit ELF file"]),
+        ("ln -s $data-tiny-sm_90.elf $out; log", ExitCode::Build, &["no plain file"]),
+        ("mkfifo $out; log", ExitCode::Build, &["no plain file"]),
+        ("cp $data-tiny-sm_80.elf $out; log", ExitCode::Build, &["cubin is for sm_80, not for sm_90"]),
+        ("cp $data-toy-sm_90a.elf $out; log", ExitCode::Build, &["cubin is for sm_90a, not for sm_90"]),
+        ("cp $data-toy-sm_90.elf $out; log", ExitCode::Build, &["ptxas -v does not mention kernel calls"]),
+        ("cubin", ExitCode::Build, &["ptxas -v does not mention kernel scale"]),
+        ("cubin; log; log", ExitCode::Build, &["kernel scale is compiled twice"]),
+        ("cubin; log 2>&1 | sed s/sm_90/sm_90a/ >&2", ExitCode::Build, &["compiled for sm_90a and not for sm_90"]),
+        (
+            "cubin; log 2>&1 | sed 's/Used 8/Used 9/' >&2",
+            ExitCode::Build,
+            &["registers are 8 by the cubin and 9 by ptxas"],
+        ),
+        (
+            "cubin; log 2>&1 | sed 's/0 bytes spill stores/8 bytes spill stores/' >&2",
+            ExitCode::Build,
+            &["8 spilled bytes, 0 allowed"],
+        ),
+        ("cubin; log 2>&1 | sed /Used/d >&2", ExitCode::Build, &["kernel scale states no registers"]),
+    ] {
+        let checkout = Checkout::stubbed(then);
+        let error = checkout.build().unwrap_err();
+        let text = format!("{error:#}");
+        assert_eq!(code_of(&error), code, "{then}: {text}");
+        assert!(parts.iter().all(|part| text.contains(part)), "{then}: {text}");
+        assert!(remedy_of(&error).is_some_and(|remedy| !remedy.is_empty()), "{then}");
+        assert!(!text.contains("tmpxft"), "{text}");
+    }
+}
+
+#[test]
+fn no_compiler_and_one_that_says_nothing_are_told_apart_from_a_broken_kernel() {
+    let mut checkout = Checkout::stubbed("cubin; log");
+    checkout.write("bin/nvcc.source", "");
+    checkout.toolkit.nvcc = checkout.dir.path().join("bin/no-such-nvcc");
+    checkout.refused(ExitCode::Environment, &["no-such-nvcc"]);
+    let silent = Checkout::stubbed("cubin; log");
+    let said = Toolkit { nvcc: "/bin/true".into(), ..silent.toolkit.clone() };
+    let error = build_at(silent.dir.path(), &["sm_90"], "key", Some(&said)).unwrap_err();
+    assert!(code_of(&error) == ExitCode::Environment && error.to_string().contains("did not answer"), "{error:#}");
+}
+
+#[test]
+fn a_stub_s_good_build_records_advice_and_host_compiler_and_gets_no_foreign_flags() {
+    let advice = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized in function 'scale'";
+    let checkout = Checkout::stubbed(&format!("cubin; log; echo \"{advice}\" >&2"));
+    // As an image's own environment would have it.
+    let flags = ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"]
+        .map(|name| (name.to_owned(), "-allow-unsupported-compiler".to_owned()));
+    let env = [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())].into_iter().chain(flags).collect();
+    let built = with_context(checkout.dir.path(), &["sm_90"], "key", |ctx, _| {
+        build::build(ctx, &HostRuntime { env }, Some(&checkout.toolkit)).unwrap()
+    });
+    let seen = std::fs::read_to_string(checkout.dir.path().join("env")).unwrap();
+    assert!(seen.contains("NVCC_APPEND_FLAGS=\n") && seen.contains("NVCC_PREPEND_FLAGS=\n"), "{seen}");
+    let [said] = &built.record.advisories[..] else { panic!("{:?}", built.record.advisories) };
+    assert_eq!(
+        (said.file.as_str(), said.function.as_deref(), said.code.as_deref()),
+        ("toy/one", Some("scale"), Some("C7510"))
+    );
+    assert!(build::notes(&built.record)[0].contains("toy/one scale on sm_90: (C7510) Potential"));
+    assert!(built.record.host_compiler.is_some_and(|line| line.contains("gcc")));
+}
+
+#[test]
+fn a_double_build_says_whether_its_bytes_are_the_same() {
+    let again = |then: &str| {
+        let checkout = Checkout::stubbed(then);
+        let built = checkout.build().unwrap();
+        with_context(checkout.dir.path(), &["sm_90"], "key", |ctx, runtime| {
+            build::twice(ctx, runtime, Some(&checkout.toolkit), &built).unwrap()
+        })
+    };
+    let told = |again: &[build::Again]| again.iter().map(|a| (a.deterministic, a.same_sass)).collect::<Vec<_>>();
+    // The captured cubin with line information names the folder it was made in, which is none of this checkout's.
+    assert_eq!(told(&again("cubin; log")), [(true, true), (false, true)]);
+    assert_eq!(told(&again("cubin; head -c 16 /dev/urandom >> $out; log")), [(false, true); 2]);
+    // A path that depends on where it was built, though not on when.
+    let foreign = "cubin; printf '\\0/home/someone/kern.cu\\0' >> $out; log";
+    assert_eq!(told(&again(foreign)), [(false, true); 2]);
+}
+
+#[test]
+fn a_real_double_build_gives_the_same_bytes() {
+    let Some(checkout) = Checkout::new() else { return };
+    let built = checkout.build().unwrap();
+    assert!(built.record.host_compiler.is_some() && build::notes(&built.record).is_empty(), "{:?}", built.record);
+    let again = with_context(checkout.dir.path(), &["sm_90"], "key", |ctx, runtime| {
+        build::twice(ctx, runtime, Some(&checkout.toolkit), &built).unwrap()
+    });
+    assert!(again.len() == 2 && again.iter().all(|a| a.deterministic && a.same_sass), "{again:?}");
 }
 
 fn build_at(root: &Path, archs: &[&str], key: &str, toolkit: Option<&Toolkit>) -> anyhow::Result<Built> {

@@ -47,7 +47,7 @@ impl Bench {
         let kernels = sass::kernels(&cubin, arch).unwrap();
         let usages = ptxas::parse(&log).unwrap();
         for kernel in &kernels {
-            ptxas::cross_check(kernel, &usages).unwrap();
+            ptxas::cross_check(kernel, arch, &usages).unwrap();
         }
         kernels.into_iter().find(|kernel| kernel.symbol == "probe").unwrap().digest
     }

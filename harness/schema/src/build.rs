@@ -23,6 +23,28 @@ pub struct BuildRecord {
     pub harness: Digest,
     /// Compiler flags for measured cubins, in order.
     pub flags: Vec<String>,
+    /// First line of the host compiler's `--version`, which preprocesses kernels; absent when it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_compiler: Option<String>,
+    /// What the compiler said of measured cubins although it made them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advisories: Vec<Advisory>,
+}
+
+/// Something the compiler said that changes what is measured, e.g. that instructions are serialized or a limit was raised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Advisory {
+    /// Kernel file relative to `kernels/`, without suffix.
+    pub file: String,
+    /// Architecture.
+    pub arch: String,
+    /// The kernel or function it speaks of; absent where it speaks of the whole file.
+    pub function: Option<String>,
+    /// Its number, e.g. `C7510`; absent where it has none.
+    pub code: Option<String>,
+    /// Its words.
+    pub text: String,
 }
 
 /// One cubin.
@@ -39,6 +61,14 @@ pub struct Cubin {
     pub path: String,
     /// Digest of its bytes.
     pub sha256: Digest,
+    /// Absolute paths in it that are neither its source's nor the toolkit's: with them its bytes depend on where it was built.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub foreign_paths: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// One kernel on one architecture.

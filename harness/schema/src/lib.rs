@@ -29,9 +29,17 @@ pub const FORMAT: u32 = 1;
 /// # Errors
 /// When `found` is larger than [`FORMAT`].
 pub fn check_format(what: &str, found: u32) -> anyhow::Result<()> {
+    check_format_up_to(what, found, FORMAT)
+}
+
+/// As [`check_format`], for a file whose own format is `newest`.
+///
+/// # Errors
+/// When `found` is larger than `newest`.
+pub fn check_format_up_to(what: &str, found: u32, newest: u32) -> anyhow::Result<()> {
     anyhow::ensure!(
-        found <= FORMAT,
-        "{what} has format {found}, and this program reads up to {FORMAT}; use a newer Assay to read it"
+        found <= newest,
+        "{what} has format {found}, and this program reads up to {newest}; use a newer Assay to read it"
     );
     Ok(())
 }
@@ -42,9 +50,17 @@ pub fn check_format(what: &str, found: u32) -> anyhow::Result<()> {
 /// # Errors
 /// As [`check_format`]. What is no JSON or names no format is left to its reader.
 pub fn check_format_of_json(what: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    check_format_of_json_up_to(what, bytes, FORMAT)
+}
+
+/// As [`check_format_of_json`], for a file whose own format is `newest`.
+///
+/// # Errors
+/// As [`check_format_up_to`].
+pub fn check_format_of_json_up_to(what: &str, bytes: &[u8], newest: u32) -> anyhow::Result<()> {
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     let format = value.pointer("/predicate/format").or_else(|| value.get("format")).and_then(serde_json::Value::as_u64);
-    check_format(what, format.map_or(0, |format| u32::try_from(format).unwrap_or(u32::MAX)))
+    check_format_up_to(what, format.map_or(0, |format| u32::try_from(format).unwrap_or(u32::MAX)), newest)
 }
 
 #[cfg(test)]

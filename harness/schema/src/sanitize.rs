@@ -5,6 +5,9 @@ use crate::cell::LaunchConfig;
 use crate::progress::Sites;
 use serde::{Deserialize, Serialize};
 
+/// The version of a verdict. Since 2 it names the file with what the harness printed; before, only the log was kept.
+pub const VERDICT_FORMAT: u32 = 2;
+
 /// A compute-sanitizer tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -58,6 +61,16 @@ pub enum State {
     Inconclusive,
 }
 
+/// A file beside the verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    /// Its name.
+    pub file: String,
+    /// Digest of its bytes.
+    pub sha256: Digest,
+}
+
 /// The verdict over one tool and one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +109,9 @@ pub struct SanitizerVerdict {
     pub log: String,
     /// Digest of the log.
     pub log_digest: Digest,
+    /// What the harness printed, its end marker last; absent in format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<Printed>,
     /// Seconds it took.
     pub seconds: f64,
 }

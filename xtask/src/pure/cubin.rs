@@ -2,10 +2,10 @@
 //!
 //! Every index and offset is checked, so hostile bytes give an error and never a panic.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use object::Endianness;
 use object::elf::{FileHeader64, SHN_UNDEF, SHT_NOBITS, SHT_SYMTAB, STT_FUNC};
-use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 use std::collections::BTreeMap;
 
 /// `e_machine` of CUDA.
@@ -17,17 +17,31 @@ const ABI_SHIFTED_ARCH: u8 = 8;
 
 type Header = FileHeader64<Endianness>;
 
+/// Section in which ptxas says who it is and what it was asked for; nvcc 13 writes it.
+const TOOL_NOTE: &str = ".note.nv.tkinfo";
+
 /// A parsed cubin.
 #[derive(Debug)]
 pub struct Cubin<'data> {
     /// Architecture number, e.g. 90.
     pub arch: u32,
+    /// What the compiler says of itself; absent in cubins of compilers that say nothing.
+    pub made_by: Option<MadeBy>,
     /// Sections in file order; the null section included, so that indexes hold.
     pub sections: Vec<Section<'data>>,
     /// Symbols in file order; the null symbol included.
     pub symbols: Vec<Symbol>,
     /// Relocations by index of the section they apply to, sorted.
     pub relocations: BTreeMap<usize, Vec<Relocation>>,
+}
+
+/// What a compiler says of itself in a cubin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeBy {
+    /// Its version line, as `nvcc --version` prints it.
+    pub version: String,
+    /// The architecture it was asked for, suffix included, e.g. `sm_90a`; absent when its arguments name none.
+    pub arch: Option<String>,
 }
 
 /// A section.
@@ -83,17 +97,29 @@ impl<'data> Cubin<'data> {
     /// # Errors
     /// When they are not a well-formed cubin.
     pub fn parse(bytes: &'data [u8]) -> Result<Self> {
+        if let Some(what) = something_else(bytes) {
+            bail!("not a cubin: {what}");
+        }
         let header = Header::parse(bytes).context("not a 64-bit ELF file")?;
         let endian = header.endian().context("no byte order")?;
-        ensure!(header.e_machine(endian).0 == MACHINE_CUDA, "not a cubin: ELF machine {}", header.e_machine(endian).0);
+        let machine = header.e_machine(endian).0;
+        ensure!(
+            machine == MACHINE_CUDA,
+            "not a cubin: a program or library for ELF machine {machine}, without device code"
+        );
         let table = header.sections(endian, bytes).context("bad section table")?;
+        for segment in header.program_headers(endian, bytes).context("bad program headers")? {
+            segment.data(endian, bytes).map_err(|()| anyhow!("a segment leaves the file"))?;
+        }
         let sections = sections(endian, bytes, &table)?;
         let symbol_table = table.symbols(endian, bytes, SHT_SYMTAB).context("bad symbol table")?;
         let symbols = symbols(endian, &symbol_table, &sections)?;
         let relocations = relocations(endian, bytes, &table, sections.len(), symbols.len())?;
         let flags = header.e_flags(endian).0;
         let shift = if header.e_ident.abi_version >= ABI_SHIFTED_ARCH { 8 } else { 0 };
-        Ok(Self { arch: (flags >> shift) & 0xff, sections, symbols, relocations })
+        let note = sections.iter().find(|section| section.name == TOOL_NOTE);
+        let made_by = note.and_then(|section| made_by(section.data));
+        Ok(Self { arch: (flags >> shift) & 0xff, made_by, sections, symbols, relocations })
     }
 
     /// The section of that name, with its index.
@@ -110,6 +136,60 @@ impl<'data> Cubin<'data> {
         let symbol = self.symbols.get(index as usize).with_context(|| format!("symbol {index} does not exist"))?;
         Ok(&symbol.name)
     }
+}
+
+/// What bytes that are no ELF file are, as far as their beginning tells.
+fn something_else(bytes: &[u8]) -> Option<String> {
+    const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+    if bytes.is_empty() {
+        // ptxas 13.0 leaves one on a full disk, with exit code 0.
+        return Some("an empty file, as is left where the disk is full".to_owned());
+    }
+    if bytes.starts_with(&FATBIN) {
+        return Some("a fatbin, of which a driver would choose a part".to_owned());
+    }
+    let version = ptx_version(bytes)?;
+    Some(format!("PTX {version}, which a driver would compile again in its own way"))
+}
+
+/// The version that a PTX text states before anything else than comments.
+fn ptx_version(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("//"))?;
+    first.strip_prefix(".version ").map(str::trim)
+}
+
+/// The note's description: a format, the offsets of five texts, the texts. The third is the version, the fifth the arguments.
+fn made_by(note: &[u8]) -> Option<MadeBy> {
+    const NAME_END: usize = 24;
+    const TEXTS: usize = NAME_END + 24;
+    let text = |n: usize| -> Option<&str> {
+        let offset = note.get(NAME_END + 4 * n..NAME_END + 4 * n + 4)?;
+        let offset = u32::from_le_bytes(offset.try_into().ok()?) as usize;
+        let rest = note.get(TEXTS..)?.get(offset..)?;
+        std::str::from_utf8(rest.split(|byte| *byte == 0).next()?).ok()
+    };
+    let mut arguments = text(5)?.split_whitespace();
+    let arch = arguments.find(|argument| *argument == "-arch").and_then(|_| arguments.next());
+    Some(MadeBy { version: text(3)?.to_owned(), arch: arch.map(str::to_owned) })
+}
+
+/// The absolute paths that a file holds in readable text, sorted; a cubin with line information names its sources.
+#[must_use]
+pub fn paths_in(bytes: &[u8]) -> Vec<String> {
+    const LEAST_PARTS: usize = 2;
+    const LEAST_CHARS: usize = 6;
+    let readable = bytes.split(|byte| !(b' '..=b'~').contains(byte)).filter_map(|run| std::str::from_utf8(run).ok());
+    let words = readable.flat_map(|run| run.split([' ', '"', '\'', '=', ':', ',', ';', '(', ')', '<', '>']));
+    let is_path = |word: &&str| {
+        let parts = word.strip_prefix('/').map_or(0, |rest| rest.split('/').filter(|part| !part.is_empty()).count());
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | '~');
+        parts >= LEAST_PARTS && word.len() >= LEAST_CHARS && !word.contains("//") && word.chars().all(plain)
+    };
+    let mut found: Vec<String> = words.filter(is_path).map(str::to_owned).collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 fn sections<'data>(
@@ -201,10 +281,59 @@ fn text(bytes: &[u8]) -> Result<String> {
 mod tests {
     use super::*;
 
+    macro_rules! captured {
+        ($name:literal) => {
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/nvcc/captured-13.0.88-", $name))
+        };
+    }
+
     #[test]
     fn what_is_not_a_cubin_is_an_error() {
         for bytes in [&b""[..], b"\x7fELF", &[0; 64], &[0xff; 4096]] {
             assert!(Cubin::parse(bytes).is_err());
         }
+    }
+
+    #[test]
+    fn what_lies_in_a_cubin_s_place_is_named() {
+        let toy: &[u8] = captured!("toy-sm_90.elf");
+        let host = [&toy[..18], &[0x3e, 0], &toy[20..]].concat();
+        for (bytes, said) in [
+            (&b""[..], "an empty file"),
+            (captured!("tiny-sm_90.ptx.txt"), "PTX 9.0"),
+            (b"\x50\xed\x55\xba\x01\x00", "a fatbin"),
+            (&host, "ELF machine 62, without device code"),
+            (&toy[..toy.len() / 2], "bad section table"),
+            (b"#!/bin/sh\n", "not a 64-bit ELF file"),
+        ] {
+            let error = format!("{:#}", Cubin::parse(bytes).unwrap_err());
+            assert!(error.contains(said), "{error:?} does not say {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_cubin_says_who_made_it_and_for_what() {
+        for (bytes, number, arch) in [
+            (&captured!("toy-sm_80.elf")[..], 80, "sm_80"),
+            (captured!("toy-sm_90.elf"), 90, "sm_90"),
+            (captured!("toy-sm_90a.elf"), 90, "sm_90a"),
+        ] {
+            let cubin = Cubin::parse(bytes).unwrap();
+            let made_by = cubin.made_by.unwrap();
+            assert_eq!((cubin.arch, made_by.arch.as_deref()), (number, Some(arch)));
+            assert_eq!(made_by.version, "Cuda compilation tools, release 13.0, V13.0.88");
+        }
+        for cut in [0, 23, 40, 60] {
+            let note = [&[0; 24][..], &2_u32.to_le_bytes(), &[0xff; 20], b"ptxas\0"].concat();
+            assert_eq!(made_by(&note[..cut.min(note.len())]), None);
+        }
+    }
+
+    #[test]
+    fn paths_are_found_where_line_information_puts_them() {
+        assert_eq!(paths_in(captured!("tiny-lineinfo-sm_90.elf")), ["/tmp/src"]);
+        assert_eq!(paths_in(captured!("toy-sm_90.elf")), Vec::<String>::new());
+        let text = b"\x01/home/someone/kern.cu\x00x=/work/run-7/out \"/opt/a b\" // no /x /a/b http://host/path\x00";
+        assert_eq!(paths_in(text), ["/home/someone/kern.cu", "/opt/a", "/work/run-7/out"]);
     }
 }

@@ -3,6 +3,8 @@
 pub mod attempts;
 pub mod claims;
 pub mod clock_class;
+#[cfg(test)]
+mod corruption;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
@@ -12,6 +14,7 @@ pub mod inventory;
 pub mod json;
 pub mod measured;
 pub mod notebook;
+pub mod nvcc;
 pub mod nvinfo;
 pub mod occupancy;
 pub mod progress;
@@ -23,6 +26,7 @@ pub mod sass;
 pub mod stats;
 pub mod summary;
 pub mod sums;
+pub mod surroundings;
 pub mod text;
 
 #[cfg(test)]

@@ -43,6 +43,12 @@ pub fn end_mark(stdout: &str, nonce: &str) -> Result<EndMark, String> {
     }
 }
 
+/// The first line that is no progress line. A harness prints nothing else on stdout, so whatever it is, a kernel or a library
+/// printed it.
+pub fn stray(stdout: &str) -> Option<&str> {
+    stdout.lines().find(|line| !line.trim().is_empty() && parse(line).is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +65,14 @@ mod tests {
         for missing in ["", burn, &format!("{END}\n{burn}\n"), &END[..END.len() - 1]] {
             assert!(end_mark(missing, "n1").is_err(), "{missing}");
         }
+    }
+
+    #[test]
+    fn what_a_kernel_prints_is_told_from_progress() {
+        let kernel = "Attempting to use wgmma.fence without CUTE_ARCH_MMA_SM90A_ENABLED";
+        assert_eq!(stray(&format!("{END}\n\n")), None);
+        assert_eq!(stray(&format!("{END}\n{kernel}\n{kernel}\n")), Some(kernel));
+        assert_eq!(stray("{\"kind\":\"other\"}"), Some("{\"kind\":\"other\"}"));
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub fn kernels(bytes: &[u8], arch: &str) -> Result<Vec<Sass>> {
     let cubin = Cubin::parse(bytes)?;
     let wanted = arch_number(arch)?;
     ensure!(cubin.arch == wanted, "cubin is for sm_{}, not for {arch}", cubin.arch);
+    // The number alone does not tell sm_90 from sm_90a.
+    let exact = cubin.made_by.as_ref().and_then(|made_by| made_by.arch.as_deref()).unwrap_or(arch);
+    ensure!(exact == arch, "cubin is for {exact}, not for {arch}");
     let names: BTreeSet<&str> = cubin.symbols.iter().filter(|s| s.entry).map(|s| s.name.as_str()).collect();
     ensure!(!names.is_empty(), "cubin holds no kernel");
     names.into_iter().map(|name| kernel(&cubin, arch, name).with_context(|| format!("kernel {name}"))).collect()
@@ -262,6 +265,57 @@ impl Canonical {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TOY: &[u8] = include_bytes!("../../testdata/nvcc/captured-13.0.88-toy-sm_90.elf");
+
+    #[test]
+    fn a_cubin_is_for_its_very_architecture() {
+        let accelerated = include_bytes!("../../testdata/nvcc/captured-13.0.88-toy-sm_90a.elf");
+        assert!(kernels(TOY, "sm_90").is_ok() && kernels(accelerated, "sm_90a").is_ok());
+        for (bytes, arch, said) in [
+            (TOY, "sm_80", "cubin is for sm_90, not for sm_80"),
+            (TOY, "sm_90a", "cubin is for sm_90, not for sm_90a"),
+            (accelerated, "sm_90", "cubin is for sm_90a, not for sm_90"),
+        ] {
+            assert_eq!(kernels(bytes, arch).unwrap_err().to_string(), said);
+        }
+    }
+
+    /// Whatever byte of a cubin changes: it no longer parses, a kernel's identity changes, or nothing that counts did.
+    #[test]
+    fn no_changed_byte_gives_the_same_identity_other_resources() {
+        use rayon::prelude::*;
+        let truth = kernels(TOY, "sm_90").unwrap();
+        let (refused, other): (Vec<usize>, Vec<usize>) = (0..TOY.len())
+            .into_par_iter()
+            .map(|at| {
+                let mut bytes = TOY.to_vec();
+                bytes[at] ^= 1 << (at % 8);
+                let Ok(found) = kernels(&bytes, "sm_90") else { return (1, 0) };
+                let digests =
+                    |kernels: &[Sass]| kernels.iter().map(|k| (k.symbol.clone(), k.digest)).collect::<Vec<_>>();
+                if digests(&found) != digests(&truth) {
+                    return (0, 1);
+                }
+                for (found, truth) in found.iter().zip(&truth) {
+                    let told = |k: &Sass| (k.registers, k.frame_bytes, k.shared_bytes, k.max_threads);
+                    assert_eq!(told(found), told(truth), "byte {at}");
+                    // Frames of called functions are no part of the identity; a larger one is refused by any budget.
+                    assert!(found.stack_bytes >= truth.stack_bytes, "byte {at}");
+                }
+                (0, 0)
+            })
+            .unzip();
+        let (refused, other) = (refused.iter().sum::<usize>(), other.iter().sum::<usize>());
+        assert!(refused > 300 && other > 10_000, "{refused} refused, {other} of another identity");
+    }
+
+    #[test]
+    fn no_cut_cubin_is_one() {
+        for length in (0..TOY.len()).step_by(37) {
+            assert!(kernels(&TOY[..length], "sm_90").is_err(), "{length} bytes");
+        }
+    }
 
     #[test]
     fn only_path_digits_are_zeroed() {

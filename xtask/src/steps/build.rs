@@ -9,13 +9,17 @@ mod compile;
 mod forbidden;
 mod inputs;
 mod inspect;
+mod loadable;
 mod programs;
 mod store;
+mod twice;
 
 pub(in crate::steps) use carried::CARRIED;
 pub use carried::open_bundle;
 pub use forbidden::{Finding, kernels_forbidden};
+pub use loadable::check_loadable;
 pub use programs::program;
+pub use twice::{Again, twice};
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
@@ -101,8 +105,10 @@ fn fill(
 ) -> Result<()> {
     let jobs = compile::jobs(ctx, inputs, dir)?;
     compile::all(ctx, runtime, &toolkit.nvcc, &jobs)?;
-    let made = inspect::cubins(inputs, &jobs, dir)?;
+    let by = inspect::Compiler { nvcc: &nvcc, own: [ctx.paths.root(), &toolkit.root] };
+    let made = inspect::cubins(inputs, &jobs, &by)?;
     budgets::enforce(&inputs.budgets, &inputs.files(), &ctx.archs, &made.kernels)?;
+    let host_compiler = compile::host_compiler(runtime, &toolkit.nvcc, dir)?;
     let harness = programs::program(ctx, runtime, "harness")?;
     let carried = dir.join("bin/harness");
     fs_err::create_dir_all(dir.join("bin"))?;
@@ -118,6 +124,8 @@ fn fill(
             kernels: made.kernels,
             harness: Digest::of_file(carried)?,
             flags: compile::measured_flags(),
+            host_compiler,
+            advisories: made.advisories,
         },
     )
 }
@@ -156,7 +164,23 @@ pub fn default_archs(compute_capability: Option<(u32, u32)>) -> Vec<String> {
 /// The object `cargo xtask build --json` prints.
 #[must_use]
 pub fn to_json(record: &BuildRecord) -> serde_json::Value {
-    json!({ "kernels": record.kernels, "nvcc": record.nvcc, "toolkit": record.toolkit, "harness": record.harness })
+    json!({
+        "kernels": record.kernels, "nvcc": record.nvcc, "toolkit": record.toolkit, "harness": record.harness,
+        "host_compiler": record.host_compiler, "advisories": record.advisories, "notes": notes(record),
+    })
+}
+
+/// What a person must know of a build that holds: advice of the compiler, and paths that make its bytes this machine's own.
+#[must_use]
+pub fn notes(record: &BuildRecord) -> Vec<String> {
+    let advice = record.advisories.iter().map(|said| {
+        let of = said.function.as_deref().map_or_else(String::new, |name| format!(" {name}"));
+        format!("the compiler says of {}{of} on {}: {}", said.file, said.arch, said.text)
+    });
+    let paths = record.cubins.iter().filter(|cubin| cubin.foreign_paths > 0).map(|cubin| {
+        format!("{} holds {} paths of this machine: another folder gives other bytes", cubin.path, cubin.foreign_paths)
+    });
+    advice.chain(paths).collect()
 }
 
 impl Built {

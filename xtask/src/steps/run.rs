@@ -135,6 +135,11 @@ fn accept(ended: &Ended, nonce: &str, follow: &Follow) -> Result<EndMark> {
     match ended.code {
         _ if ended.timed_out => Err(incomplete(format!("the harness was killed {place}: {}", follow.lateness()))),
         Some(0) => {
+            // A kernel that prints took another way than it should, whatever it then computed.
+            if let Some(line) = follow.stray() {
+                let line = quoted(line, MOST_CHARS);
+                return Err(incomplete(format!("a kernel or library printed beside the harness: {line}")));
+            }
             let end = end_mark(&ended.stdout, nonce).map_err(|why| incomplete(format!("{why} {place}{said}")))?;
             match end.wrong {
                 0 => Ok(end),

@@ -1,7 +1,7 @@
 //! Runs every program of the harness under every tool of compute-sanitizer, each tool's planted fault first.
 //!
 //! Verdicts are made in [`crate::pure::sanitizer`]; this step runs the tool, keeps what it wrote, and reuses it while nothing
-//! that went in has changed. What the tool writes and what the harness prints never share a file.
+//! that went in has changed. What the tool writes and what the harness prints never share a file; both are kept.
 
 mod cache;
 mod program;
@@ -14,24 +14,26 @@ pub use program::Program;
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
+use crate::pure::sanitizer::budget::{Bounds, deadline};
 use crate::pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
 use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
-use crate::world::files::write_whole;
+use crate::world::files::{exists, read_plain, write_whole};
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use crate::world::ui::Ui;
 use anyhow::{Context as _, Result, ensure};
 use cache::{Inputs, Store};
-use schema::sanitize::{SanitizerVerdict, State, Tool};
-use schema::{Digest, ExitCode, FORMAT};
-use std::collections::BTreeSet;
+use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
+use schema::{Digest, ExitCode};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tool::Identity;
 
-/// A program takes seconds under a tool; racecheck alone can slow a kernel a hundredfold.
-const DEADLINE: Duration = Duration::from_secs(180);
+/// A program without a tool takes seconds.
+const PLAIN_DEADLINE: Duration = Duration::from_secs(120);
 /// For what starts no kernel.
 const SHORT_DEADLINE: Duration = Duration::from_secs(60);
 const CONNECT_SECONDS: &str = "60";
@@ -46,6 +48,8 @@ pub struct Context<'a> {
     pub toolkit: &'a Toolkit,
     /// Progress.
     pub ui: &'a Ui,
+    /// How long a program may take under a tool.
+    pub bounds: Bounds,
 }
 
 /// The verdicts over one build on one device.
@@ -82,7 +86,7 @@ pub fn sanitize(ctx: &Context, runtime: &dyn Runtime, program: &Program) -> Resu
     if let Some(done) = store.done()? {
         return Ok(done);
     }
-    let session = Session { ctx, runtime, program, tool: &tool, store: &store };
+    let session = Session { ctx, runtime, program, tool: &tool, store: &store, plain: RefCell::default() };
     let programs = session.programs()?;
     let verdicts = session.all(&programs)?;
     ctx.ui.done();
@@ -96,6 +100,8 @@ struct Session<'a> {
     program: &'a Program,
     tool: &'a Identity,
     store: &'a Store,
+    /// What each program took without a tool.
+    plain: RefCell<BTreeMap<String, Option<Duration>>>,
 }
 
 impl Session<'_> {
@@ -167,15 +173,12 @@ impl Session<'_> {
         self.store.forget(&log_path)?;
         let label = format!("sanitize-{}", tool.name());
         let mut task = self.task(&label, path(&self.tool.program)?, self.args(tool, name, &nonce, &log_path)?, true)?;
-        task.deadline = DEADLINE;
+        task.deadline = deadline(tool, self.plain(name)?, self.ctx.bounds);
         task.hold_stdin = true;
         let began = Instant::now();
         let ended = self.runtime.run(&task, &mut |_| {})?;
         let seconds = began.elapsed().as_secs_f64();
-        if !log_path.exists() {
-            fs_err::write(&log_path, "")?;
-        }
-        let log = fs_err::read(&log_path)?;
+        let (log, odd) = plain_log(&log_path)?;
         let seen = Seen {
             tool,
             log: &String::from_utf8_lossy(&log),
@@ -189,11 +192,14 @@ impl Session<'_> {
             true => judge_control(&seen, &known),
             false => judge_program(&seen, Needs::of(name), &known),
         };
+        judged.why += &odd;
         if judged.state == State::Inconclusive {
             judged.why += &last_line(&ended.stderr);
         }
+        let printed = Printed { file: format!("{}-{name}.out", tool.name()), sha256: Digest::of(&ended.stdout) };
+        write_whole(&self.store.dir.join(&printed.file), ended.stdout.as_bytes())?;
         let verdict = SanitizerVerdict {
-            format: FORMAT,
+            format: VERDICT_FORMAT,
             tool,
             program: name.to_owned(),
             state: judged.state,
@@ -210,10 +216,39 @@ impl Session<'_> {
             tool_digest: self.tool.digest,
             log: log_name,
             log_digest: Digest::of(&log),
+            printed: Some(printed),
             seconds,
         };
         write_json(&self.store.verdict_path(tool, name), &verdict)?;
         Ok(verdict)
+    }
+
+    /// What a program takes without a tool; not known of planted faults, and where it does not end well, which its verdicts say.
+    fn plain(&self, name: &str) -> Result<Option<Duration>> {
+        // A planted fault may hang a GPU that no tool watches.
+        if Tool::ALL.iter().any(|tool| tool.control() == name) {
+            return Ok(None);
+        }
+        if let Some(known) = self.plain.borrow().get(name) {
+            return Ok(*known);
+        }
+        let mut task =
+            self.task("sanitize-plain", path(&self.program.harness)?, self.harness_args(name, &nonce()?)?, true)?;
+        (task.deadline, task.hold_stdin) = (PLAIN_DEADLINE, true);
+        let began = Instant::now();
+        let ended = self.runtime.run(&task, &mut |_| {})?;
+        let took = (ended.code == Some(0)).then(|| began.elapsed());
+        self.plain.borrow_mut().insert(name.to_owned(), took);
+        Ok(took)
+    }
+
+    /// The harness's command line.
+    fn harness_args(&self, name: &str, nonce: &str) -> Result<Vec<String>> {
+        let program = self.program;
+        let mut args = vec!["sanitize", "--program", name, "--plan", path(&program.plan)?];
+        args.extend(["--device", &program.device, "--cubins", path(&program.cubins)?, "--flavor", "lineinfo"]);
+        args.extend(["--nonce", nonce, "--hold"]);
+        Ok(args.into_iter().map(str::to_owned).collect())
     }
 
     /// compute-sanitizer's command line. Its own output goes to a file, so that no program can print a clean summary.
@@ -226,14 +261,12 @@ impl Session<'_> {
         args.extend(["--launch-timeout", CONNECT_SECONDS, "--print-limit", "100", "--log-file", &log]);
         match tool {
             Tool::Memcheck => args.extend(["--leak-check", "no"]),
-            Tool::Racecheck => args.extend(["--racecheck-report", "all"]),
+            Tool::Racecheck => args.extend(["--racecheck-report", "all", "--racecheck-detect-level", "warn"]),
             Tool::Initcheck | Tool::Synccheck => {}
         }
-        let program = self.program;
-        args.extend([path(&program.harness)?, "sanitize", "--program", name, "--plan", path(&program.plan)?]);
-        args.extend(["--device", &program.device, "--cubins", path(&program.cubins)?, "--flavor", "lineinfo"]);
-        args.extend(["--nonce", nonce, "--hold"]);
-        Ok(args.into_iter().map(str::to_owned).collect())
+        args.push(path(&self.program.harness)?);
+        let harness_args = self.harness_args(name, nonce)?;
+        Ok(args.into_iter().map(str::to_owned).chain(harness_args).collect())
     }
 
     fn task(&self, label: &str, program: &str, args: Vec<String>, gpu: bool) -> Result<Task> {
@@ -301,9 +334,12 @@ impl Sanitized {
         fs_err::create_dir_all(folder)?;
         let Some(dir) = &self.dir else { return Ok(()) };
         for verdict in &self.verdicts {
-            let log = fs_err::read(dir.join(&verdict.log))?;
-            ensure!(Digest::of(&log) == verdict.log_digest, changed(&dir.join(&verdict.log)));
-            write_whole(&folder.join(&verdict.log), &log)?;
+            let printed = verdict.printed.iter().map(|printed| (&printed.file, printed.sha256));
+            for (file, sha256) in [(&verdict.log, verdict.log_digest)].into_iter().chain(printed) {
+                let bytes = read_plain(&dir.join(file))?;
+                ensure!(Digest::of(&bytes) == sha256, changed(&dir.join(file)));
+                write_whole(&folder.join(file), &bytes)?;
+            }
             write_json(&folder.join(verdict_name(verdict.tool, &verdict.program)), verdict)?;
         }
         Ok(())
@@ -348,6 +384,20 @@ fn known(program: &Program) -> Known {
         sass: program.kernels.iter().map(|kernel| (kernel.symbol.clone(), kernel.sass_digest)).collect(),
         cubins: program.flavor("lineinfo").map(|cubin| cubin.sha256).collect(),
     }
+}
+
+/// The tool's log, and what is wrong with it. What is no plain file is never opened and becomes an empty log.
+fn plain_log(path: &Path) -> Result<(Vec<u8>, String)> {
+    let (found, odd) = match (exists(path), read_plain(path)) {
+        (_, Ok(log)) => return Ok((log, String::new())),
+        (false, Err(_)) => (false, String::new()),
+        (true, Err(error)) => (true, format!("; its log cannot be read: {error:#}")),
+    };
+    if found {
+        fs_err::remove_file(path)?;
+    }
+    fs_err::write(path, "")?;
+    Ok((Vec::new(), odd))
 }
 
 fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {

@@ -9,8 +9,8 @@ use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::claim::{Claim, ClaimFile, Comparator, MetricRef, Term};
 use schema::environment::{ClockRecord, Container, Environment, Host, NvmlFacts};
 use schema::plan::Phase;
-use schema::progress::Sites;
-use schema::sanitize::{SanitizerVerdict, State, Tool};
+use schema::progress::{Progress, Sites};
+use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +54,7 @@ pub(super) fn build() -> BuildRecord {
         flavor: "measure".to_owned(),
         path: format!("cubins/{file}.{ARCH}.cubin"),
         sha256: Digest::of(format!("preempt/{file}")),
+        foreign_paths: 0,
     };
     BuildRecord {
         format: FORMAT,
@@ -64,6 +65,8 @@ pub(super) fn build() -> BuildRecord {
         kernels: KERNELS.iter().map(kernel).collect(),
         harness: Digest::of("harness"),
         flags: vec!["-O3".to_owned()],
+        host_compiler: None,
+        advisories: Vec::new(),
     }
 }
 
@@ -146,7 +149,7 @@ pub(super) fn environment() -> Environment {
 }
 
 /// One clean program and one caught control a tool, over every configuration of the cells.
-pub(super) fn sanitizer(cells: &[CellData], build: &BuildRecord) -> Vec<(SanitizerVerdict, String)> {
+pub(super) fn sanitizer(cells: &[CellData], build: &BuildRecord) -> Vec<SanitizerFiles> {
     let configs: BTreeSet<LaunchConfig> = cells.iter().flat_map(|cell| cell.record.configs.clone()).collect();
     let symbols: BTreeSet<&String> = configs.iter().map(|config| &config.symbol).collect();
     let sass = |symbol: &&String| {
@@ -160,7 +163,7 @@ pub(super) fn sanitizer(cells: &[CellData], build: &BuildRecord) -> Vec<(Sanitiz
         let mut program = blank(tool, "everything", clean);
         program.configs = configs.iter().cloned().collect();
         program.sass = sass.clone();
-        verdicts.push((program, clean.to_owned()));
+        verdicts.push(kept(program, clean));
         let mut caught = blank(tool, tool.control(), control);
         caught.state = State::Finding;
         caught.findings = match read(tool, control) {
@@ -169,21 +172,39 @@ pub(super) fn sanitizer(cells: &[CellData], build: &BuildRecord) -> Vec<(Sanitiz
         };
         caught.control_caught = Some(true);
         caught.exit_code = Some(86);
-        verdicts.push((caught, control.to_owned()));
+        verdicts.push(kept(caught, control));
     }
     verdicts
 }
 
+/// A verdict with its log and what the harness printed.
+pub(crate) type SanitizerFiles = (SanitizerVerdict, String, String);
+
+fn kept(mut verdict: SanitizerVerdict, log: &str) -> SanitizerFiles {
+    let end = Progress::End {
+        nonce: verdict.nonce.clone(),
+        launches: verdict.launches,
+        sites: verdict.sites,
+        cubins: Vec::new(),
+        configs: verdict.configs.clone(),
+        wrong: 0,
+    };
+    let printed = serde_json::to_string(&end).unwrap() + "\n";
+    let file = format!("{}-{}.out", verdict.tool.name(), verdict.program);
+    verdict.printed = Some(Printed { file, sha256: Digest::of(&printed) });
+    (verdict, log.to_owned(), printed)
+}
+
 fn blank(tool: Tool, program: &str, log: &str) -> SanitizerVerdict {
     SanitizerVerdict {
-        format: FORMAT,
+        format: VERDICT_FORMAT,
         tool,
         program: program.to_owned(),
         state: State::Clean,
         why: String::new(),
         findings: Some(0),
         control_caught: None,
-        nonce: "00".to_owned(),
+        nonce: Digest::of(format!("{} {program}", tool.name())).short(),
         exit_code: Some(0),
         launches: 3,
         sites: Sites { yields: 4, claim: 4, copy: 64 },
@@ -193,6 +214,7 @@ fn blank(tool: Tool, program: &str, log: &str) -> SanitizerVerdict {
         tool_digest: Digest::of("compute-sanitizer"),
         log: format!("{}-{program}.log", tool.name()),
         log_digest: Digest::of(log),
+        printed: None,
         seconds: 1.0,
     }
 }

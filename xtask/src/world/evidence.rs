@@ -8,7 +8,7 @@ use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::derive::derive;
 use crate::pure::gate::evidence::{CellEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
-use crate::pure::sanitizer::log::{Reading, planted, read};
+use crate::pure::sanitizer::faults;
 use crate::pure::summary::{CellData, check_blocks};
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
@@ -16,9 +16,9 @@ use schema::cell::{CellFile, CellRecord};
 use schema::manifest::Manifest;
 use schema::plan::Phase;
 use schema::reopened::{Reopened, ReopenedFile};
-use schema::sanitize::{SanitizerVerdict, State};
+use schema::sanitize::{Printed, SanitizerVerdict, VERDICT_FORMAT};
 use schema::table::Table;
-use schema::{Digest, ExitCode, check_format, check_format_of_json};
+use schema::{Digest, ExitCode, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,37 +187,36 @@ fn cell(layout: &Layout, name: &str, digests: &BTreeMap<&str, Digest>) -> Result
 fn sanitizer(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<SanitizerEvidence>> {
     let verdicts = digests.keys().filter(|name| name.starts_with("sanitize/") && name.ends_with(".json"));
     let one = |name: &&str| -> Result<SanitizerEvidence> {
-        let verdict: SanitizerVerdict = json(layout, name)?;
-        check_format(name, verdict.format)?;
-        let log_name = format!("sanitize/{}", verdict.log);
-        let log_faults = match digests.get(log_name.as_str()) {
-            Some(digest) if *digest == verdict.log_digest => log_faults(&verdict, &text(layout, &log_name)?),
-            Some(_) => vec![format!("{log_name} is not the log it was made from")],
-            None => vec![format!("its log {log_name} is absent")],
+        let verdict: SanitizerVerdict = json_up_to(layout, name, VERDICT_FORMAT)?;
+        let log_faults = match beside_verdict(layout, digests, &verdict)? {
+            Ok((log, printed)) => faults(&verdict, &log, printed.as_deref()),
+            Err(fault) => vec![fault],
         };
         Ok(SanitizerEvidence { name: (*name).to_owned(), verdict, log_faults })
     };
     verdicts.map(one).collect()
 }
 
-/// How a log, read again, differs from its verdict.
-fn log_faults(verdict: &SanitizerVerdict, log: &str) -> Vec<String> {
-    let (clean, findings) = match read(verdict.tool, log) {
-        Reading::Clean => (true, Some(0)),
-        Reading::Findings(n) => (false, Some(n)),
-        Reading::Unclear(_) => (false, None),
+/// The log of a verdict and what the harness printed, or which of them is not the file that the verdict was made from.
+fn beside_verdict(
+    layout: &Layout,
+    digests: &BTreeMap<&str, Digest>,
+    verdict: &SanitizerVerdict,
+) -> Result<Result<(String, Option<String>), String>> {
+    let beside = |file: &str, sha256: Digest| -> Result<Result<String, String>> {
+        let name = format!("sanitize/{file}");
+        match digests.get(name.as_str()) {
+            Some(digest) if *digest == sha256 => text(layout, &name).map(Ok),
+            Some(_) => Ok(Err(format!("{name} is not the file it was made from"))),
+            None => Ok(Err(format!("its file {name} is absent"))),
+        }
     };
-    let mut faults = Vec::new();
-    if findings != verdict.findings {
-        faults.push(format!("its log counts {findings:?} findings, the verdict {:?}", verdict.findings));
-    }
-    if verdict.state == State::Clean && !clean {
-        faults.push("its log is not that of a clean run".to_owned());
-    }
-    if verdict.control_caught == Some(true) && planted(verdict.tool, log, verdict.tool.control()).is_none() {
-        faults.push("its log does not show the planted fault".to_owned());
-    }
-    faults
+    let log = match beside(&verdict.log, verdict.log_digest)? {
+        Ok(log) => log,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let Some(Printed { file, sha256 }) = &verdict.printed else { return Ok(Ok((log, None))) };
+    Ok(beside(file, *sha256)?.map(|printed| (log, Some(printed))))
 }
 
 fn figures(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<BTreeMap<String, String>> {
@@ -231,8 +230,13 @@ fn text(layout: &Layout, name: &str) -> Result<String> {
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
+    json_up_to(layout, name, FORMAT)
+}
+
+fn json_up_to<T: DeserializeOwned>(layout: &Layout, name: &str, newest: u32) -> Result<T> {
     let text = text(layout, name)?;
-    let parsed = check_format_of_json(name, text.as_bytes()).and_then(|()| Ok(serde_json::from_str(&text)?));
+    let format = check_format_of_json_up_to(name, text.as_bytes(), newest);
+    let parsed = format.and_then(|()| Ok(serde_json::from_str(&text)?));
     parsed.map_err(|error| unreadable(layout, name, &error))
 }
 

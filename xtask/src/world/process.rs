@@ -136,6 +136,12 @@ impl Child {
     }
 }
 
+/// A program or folder that is missing or may not be used is the machine's fault and none of ours.
+fn unstarted(wanted: &Child, error: &std::io::Error) -> anyhow::Error {
+    let message = format!("failed to start {} in {}: {error}", wanted.program.display(), wanted.dir.display());
+    fail(ExitCode::Environment, message, "cargo xtask doctor")
+}
+
 /// The file that `program` names: itself when it is a path, otherwise the first executable on `search`.
 pub fn find_program(program: &Path, search: &str) -> Option<PathBuf> {
     if program.components().count() > 1 {
@@ -173,10 +179,7 @@ enum End {
 
 impl Running {
     fn start(wanted: &Child) -> Result<Self> {
-        let mut child = wanted
-            .command()?
-            .spawn()
-            .with_context(|| format!("failed to start {} in {}", wanted.program.display(), wanted.dir.display()))?;
+        let mut child = wanted.command()?.spawn().map_err(|error| unstarted(wanted, &error))?;
         let pid = Pid::from_child(&child);
         let (sender, events) = sync_channel(1024);
         let stderr = Arc::new(Mutex::new(Tail::default()));

@@ -3,6 +3,7 @@
 use super::files;
 use super::layout::{Layout, MANIFEST, REOPENED, VERDICT};
 use crate::paths::Paths;
+use crate::pure::gate::ADVICE;
 use crate::pure::notebook::{Entry, Kind, Notebook, parse};
 use crate::pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
 use anyhow::{Context, Result};
@@ -79,7 +80,7 @@ pub fn told(
         waivers: Vec::new(),
         refused_before: notebook.map(|notebook| refused_before(notebook, manifest, verdict)).unwrap_or_default(),
         withdrawn: notebook.map(|notebook| withdrawals(notebook, &predicate.run)).unwrap_or_default(),
-        remarks: Vec::new(),
+        remarks: advice(verdict).into_iter().collect(),
     }
 }
 
@@ -119,6 +120,13 @@ fn elsewhere(notebook: &Notebook, runs: &[PublishedRun]) -> Vec<Elsewhere> {
     notebook.standing_of(Kind::Retraction).filter_map(told).collect()
 }
 
+/// What the compiler said of the measured kernels, as the gate kept it.
+fn advice(verdict: &Verdict) -> Option<String> {
+    let build = verdict.gates.iter().find(|gate| gate.name == "build")?;
+    let said: Vec<String> = serde_json::from_value(build.evidence.get(ADVICE)?.clone()).ok()?;
+    Some(format!("compiler advice: {}", said.join("; ")))
+}
+
 /// The notebook, when there is one.
 fn notebook(paths: &Paths) -> Result<Option<Notebook>> {
     let read = || parse(&files::read_text(&paths.notebook())?);
@@ -150,7 +158,8 @@ mod tests {
     use crate::steps::gate::gate;
     use crate::steps::publish::publish;
     use crate::steps::seal::Sealed;
-    use crate::trial::{RUN, copy};
+    use crate::trial::{RUN, Trial, copy};
+    use schema::build::Advisory;
 
     #[test]
     fn closed_work_taken_up_again_is_told_above_every_table_and_a_broken_notebook_hides_nothing() {
@@ -169,5 +178,23 @@ mod tests {
         assert!(runs(&disk.paths).is_err());
         fs_err::remove_file(disk.paths.notebook()).unwrap();
         assert_eq!(runs(&disk.paths).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_compiler_s_advice_stands_next_to_the_numbers() {
+        let mut trial = Trial::passing();
+        trial.build.advisories = vec![Advisory {
+            file: "preempt/yield".to_owned(),
+            arch: "sm_90".to_owned(),
+            function: Some("preempt_yield_p1".to_owned()),
+            code: Some("C7510".to_owned()),
+            text: "serialized".to_owned(),
+        }];
+        let (_disk, judged) = trial.judged();
+        let evidence = judged.evidence();
+        let run = told(judged.sealed().manifest(), judged.verdict(), &evidence.environment, Vec::new(), None);
+        assert_eq!(run.remarks, ["compiler advice: C7510 on preempt_yield_p1"]);
+        let region = results_region(&[run], &[]);
+        assert!(region.contains("**compiler advice: C7510 on preempt_yield_p1**"), "{region}");
     }
 }

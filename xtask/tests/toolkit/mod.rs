@@ -16,8 +16,7 @@ fn asked_for() -> Option<PathBuf> {
 }
 
 fn provisioned() -> Option<PathBuf> {
-    let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/assay/toolkit");
-    let mut candidates = vec![below.clone()];
-    candidates.extend(std::fs::read_dir(below).into_iter().flatten().flatten().map(|entry| entry.path()));
-    candidates.into_iter().find(|root| root.join("bin/nvcc").is_file())
+    let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/toolkit");
+    let unpacked = std::fs::read_dir(below).into_iter().flatten().flatten();
+    unpacked.map(|entry| entry.path().join("nvidia/cu13")).find(|root| root.join("bin/nvcc").is_file())
 }

@@ -8,6 +8,8 @@ use schema::plan::{Leg, Setter, Work};
 use schema::verdict::GateResult;
 use std::collections::BTreeSet;
 
+/// Key of the evidence that holds the compiler's advice.
+pub const ADVICE: &str = "advice";
 const REBUILD: &str = "cargo xtask build, then measure again";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
@@ -22,12 +24,29 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.count("flags", build.flags.len());
     rule.must_count("kernels", kernels.len() as u64, REBUILD);
     rule.require(!build.nvcc.is_empty(), "the compiler's version is not recorded", REBUILD);
+    let allowed = !build.flags.iter().any(|flag| flag.trim_start_matches('-') == "allow-unsupported-compiler");
+    rule.require(allowed, "kernels were compiled with a host compiler that nvcc does not support", REBUILD);
+    // Advice refuses nothing; it stands next to the numbers. Without any, the evidence is what it always was.
+    let advice = advice(build, arch);
+    if !advice.is_empty() {
+        rule.count(ADVICE, advice);
+    }
     rule.refuse_all(kernels.iter().flat_map(|kernel| overspent(kernel)).collect(), "lower the kernel's register use");
     judge_measured(&mut rule, evidence, build);
     rule.refuse_all(unlaunched(evidence), "measure again: cargo xtask run --fresh");
     judge_budgets(&mut rule, &kernels, facts);
     judge_residency(&mut rule, evidence, &kernels);
     rule.done()
+}
+
+/// The compiler's advice on kernels of this architecture, one word each: number and function, where it has them.
+fn advice(build: &BuildRecord, arch: &str) -> Vec<String> {
+    let ours = build.advisories.iter().filter(|said| said.arch == arch && !said.file.starts_with("controls/"));
+    let told = ours.map(|said| {
+        let code = said.code.as_deref().unwrap_or("a warning");
+        format!("{code} on {}", said.function.as_deref().unwrap_or(&said.file))
+    });
+    told.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
 fn overspent(kernel: &Kernel) -> Vec<String> {

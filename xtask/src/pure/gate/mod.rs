@@ -25,6 +25,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+pub use build::ADVICE;
 pub use evidence::{Evidence, Facts};
 pub use verdict::verdict;
 

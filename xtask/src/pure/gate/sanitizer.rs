@@ -30,10 +30,16 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     rule.must_count("configurations", shapes.len() as u64, "measure again");
     rule.must_count("verdicts", evidence.sanitizer.len() as u64, SANITIZE);
     rule.refuse_all(log_faults(evidence), SANITIZE);
+    rule.refuse_all(mixed(evidence), SANITIZE);
     judge_controls(&mut rule, evidence);
     judge_findings(&mut rule, evidence);
     let uncovered: Vec<String> =
         Tool::ALL.iter().flat_map(|tool| shapes.iter().filter_map(|s| uncovered(evidence, &sass, *tool, *s))).collect();
+    // Verdicts of format 1 kept no output of the harness, and runs made with them are judged as they were.
+    let kept = evidence.sanitizer.iter().filter(|s| s.verdict.printed.is_some()).count();
+    if kept > 0 {
+        rule.count("outputs_kept", kept);
+    }
     rule.count("covered", shapes.len() * Tool::ALL.len() - uncovered.len());
     rule.refuse_all(uncovered, SANITIZE);
     rule.done()
@@ -42,6 +48,23 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
 fn log_faults(evidence: &Evidence) -> Vec<String> {
     let faults = |s: &SanitizerEvidence| s.log_faults.iter().map(|f| format!("{}: {f}", s.name)).collect::<Vec<_>>();
     evidence.sanitizer.iter().flat_map(faults).collect()
+}
+
+/// Verdicts that do not belong together: of more than one tool, of another than the environment names, or one output used twice.
+fn mixed(evidence: &Evidence) -> Vec<String> {
+    let verdicts = || evidence.sanitizer.iter().map(|s| &s.verdict);
+    let mut reasons = Vec::new();
+    let tools: BTreeSet<_> = verdicts().map(|v| (&v.tool_version, v.tool_digest)).collect();
+    if tools.len() > 1 {
+        reasons.push(format!("the verdicts are of {} compute-sanitizers", tools.len()));
+    }
+    if verdicts().any(|v| evidence.environment.sanitizer.as_ref() != Some(&v.tool_version)) {
+        reasons.push("a verdict is of another compute-sanitizer than the environment names".to_owned());
+    }
+    let mut nonces = BTreeSet::new();
+    let again = verdicts().filter(|v| v.printed.is_some() && !nonces.insert(&v.nonce));
+    reasons.extend(again.map(|v| format!("{} of {} answers to another verdict's nonce", v.tool.name(), v.program)));
+    reasons
 }
 
 fn programs(evidence: &Evidence, tool: Tool) -> impl Iterator<Item = &SanitizerVerdict> {

@@ -139,6 +139,9 @@ fn build() {
     refuses("build", "launched_symbols is 0", |e, _| {
         e.cells.iter_mut().for_each(|cell| cell.data.record.configs.clear());
     });
+    refuses("build", "host compiler that nvcc does not support", |e, _| {
+        e.build.as_mut().unwrap().flags.push("-allow-unsupported-compiler".to_owned());
+    });
     refuses("build", "spills 8 bytes", |e, _| e.build.as_mut().unwrap().kernels[4].spill_bytes = 8);
     refuses("build", "of stack", |e, _| e.build.as_mut().unwrap().kernels[4].stack_bytes = 16);
     refuses("build", "registers, budget", |e, _| e.build.as_mut().unwrap().kernels[4].registers = 97);
@@ -157,6 +160,31 @@ fn build() {
     refuses("build", "not in the build record", |e, _| {
         find(&mut e.cells, YIELD).record.configs[0].cubin = Some(Digest::of(b"x"));
     });
+}
+
+#[test]
+fn the_compiler_s_advice_refuses_nothing_and_stands_in_the_evidence() {
+    let (mut evidence, facts) = evidence();
+    let advice = |evidence: &Evidence| {
+        let gates = judge(evidence, &facts);
+        let build = gates.into_iter().find(|gate| gate.name == "build").unwrap();
+        assert!(build.passed, "{}", build.reason);
+        build.evidence.get(super::build::ADVICE).cloned()
+    };
+    assert_eq!(advice(&evidence), None);
+    let said = |arch: &str, function: Option<&str>, code: Option<&str>| schema::build::Advisory {
+        file: "preempt/yield".to_owned(),
+        arch: arch.to_owned(),
+        function: function.map(str::to_owned),
+        code: code.map(str::to_owned),
+        text: "words".to_owned(),
+    };
+    evidence.build.as_mut().unwrap().advisories = vec![
+        said("sm_90", Some("preempt_yield_p1"), Some("C7510")),
+        said("sm_90", None, None),
+        said("sm_80", Some("elsewhere"), Some("C7519")),
+    ];
+    assert_eq!(advice(&evidence), Some(serde_json::json!(["C7510 on preempt_yield_p1", "a warning on preempt/yield"])));
 }
 
 #[test]
@@ -181,6 +209,15 @@ fn sanitizer() {
         (verdict.state, verdict.findings, verdict.why) = (State::Finding, Some(3), "3 findings".to_owned());
     });
     refuses("sanitizer", "verdicts is 0", |e, _| e.sanitizer.clear());
+    refuses("sanitizer", "the verdicts are of 2 compute-sanitizers", |e, _| {
+        e.sanitizer[3].verdict.tool_digest = Digest::of("another toolkit's");
+    });
+    refuses("sanitizer", "another compute-sanitizer than the environment names", |e, _| {
+        e.environment.sanitizer = Some("Version 2024.1.0.0".to_owned());
+    });
+    refuses("sanitizer", "answers to another verdict's nonce", |e, _| {
+        e.sanitizer[1].verdict.nonce = e.sanitizer[0].verdict.nonce.clone();
+    });
     for tool in Tool::ALL {
         refuses("sanitizer", "no verdict for this configuration", |e, _| {
             let at = program(e, tool);

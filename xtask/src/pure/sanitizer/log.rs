@@ -4,11 +4,26 @@
 
 use crate::pure::text::quoted;
 use schema::sanitize::Tool;
+use std::collections::BTreeMap;
 
 const PREFIX: &str = "=========";
 const BANNER: &str = "========= COMPUTE-SANITIZER";
 const SUMMARIES: [&str; 3] = ["ERROR SUMMARY:", "RACECHECK SUMMARY:", "LEAK SUMMARY:"];
 const QUOTE_CHARS: usize = 160;
+/// What the tool says when it did not watch the program: on a device or in a mode it does not know, or when it never got hold
+/// of it. Whatever such a log counts are errors of the tool and no findings.
+const NOT_CHECKED: [&str; 8] = [
+    "device not supported",
+    "failed to initialize",
+    "will be disabled",
+    "before first instrumented api call",
+    "unable to find injection",
+    "unable to attach",
+    "not a valid executable",
+    "no attachable process",
+];
+/// What the tool says when it stopped counting.
+const CAPPED: [&str; 2] = ["maximum number of", "were not printed"];
 
 /// What a log says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +38,9 @@ pub enum Reading {
 
 /// Reads the log of one run of `tool`.
 pub fn read(tool: Tool, log: &str) -> Reading {
+    if let (Some(said), true) = (not_checked(log), sorts(log).is_empty()) {
+        return Reading::Unclear(format!("not checked: {said}"));
+    }
     let counts: Vec<u64> = log.lines().filter_map(|line| count(tool, line)).collect();
     // A count above zero dominates whatever else the log says.
     match counts.iter().max() {
@@ -31,16 +49,59 @@ pub fn read(tool: Tool, log: &str) -> Reading {
     }
 }
 
+/// The first line with which the tool says that it did not watch the program.
+fn not_checked(log: &str) -> Option<String> {
+    let says = |body: &&str| NOT_CHECKED.iter().any(|words| body.to_lowercase().contains(words));
+    log.lines().filter_map(body).find(says).map(|body| quoted(body, QUOTE_CHARS))
+}
+
+/// Whether the tool says that it stopped counting: what it counts is then the least there is.
+pub fn is_lower_bound(log: &str) -> bool {
+    log.lines().filter_map(body).any(|body| CAPPED.iter().any(|words| body.to_lowercase().contains(words)))
+}
+
+/// How many reports of each sort a log prints. A failed call of the driver is another thing than a bad access of a kernel.
+pub fn sorts(log: &str) -> BTreeMap<&'static str, u64> {
+    let mut found = BTreeMap::new();
+    for sort in log.lines().filter_map(body).filter_map(sort) {
+        *found.entry(sort).or_default() += 1;
+    }
+    found
+}
+
+/// The sort of report that a headline begins; nothing for lines inside a report and for what the tool says of itself.
+fn sort(body: &str) -> Option<&'static str> {
+    // Lines of a report are set in by five blanks, headlines by one.
+    let headline = body.strip_prefix(' ').filter(|rest| !rest.starts_with(' '))?;
+    let starts = |words: &[&str]| words.iter().any(|word| headline.starts_with(word));
+    if starts(&["Program hit ", "CUDA API Error"]) {
+        Some("API error")
+    } else if headline.contains("Race reported between ") || headline.contains(" hazard detected at ") {
+        Some("race")
+    } else if starts(&["Uninitialized ", "Unused memory"]) {
+        Some("uninitialised access")
+    } else if starts(&["Barrier error detected", "Cluster Barrier", "Missing "]) {
+        Some("barrier error")
+    } else if starts(&["Leaked "]) {
+        Some("leak")
+    } else if starts(&["Invalid ", "Misaligned ", "Out-of-range ", "Address ", "Malloc/Free error", "Fatal "]) {
+        Some("memory error")
+    } else {
+        None
+    }
+}
+
 fn clean(tool: Tool, log: &str) -> Reading {
     let unclear = |why: String| Reading::Unclear(why);
     if log.is_empty() {
         return unclear("the tool wrote no log".to_owned());
     }
-    let mut lines = log.lines();
+    // Split at newlines alone: a carriage return is a byte that a clean log does not hold.
+    let mut lines = log.strip_suffix('\n').unwrap_or(log).split('\n');
     if lines.next() != Some(BANNER) {
         return unclear("the log does not begin with the tool's banner".to_owned());
     }
-    let rest: Vec<&str> = lines.filter(|line| line.trim_end() != PREFIX).collect();
+    let rest: Vec<&str> = lines.filter(|line| *line != PREFIX && line.strip_suffix(' ') != Some(PREFIX)).collect();
     if let Some(odd) = rest.iter().find(|line| !is_summary(line)) {
         return unclear(format!("the log says: {}", quoted(odd.trim_start_matches(PREFIX), QUOTE_CHARS)));
     }

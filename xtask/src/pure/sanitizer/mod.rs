@@ -3,12 +3,17 @@
 //! An exit code alone passes nothing, and neither does a log alone. The tool's log, the end marker of our harness and the
 //! exit code must agree; anything else is inconclusive, which counts as failed.
 
+pub mod budget;
 pub mod log;
+mod retold;
 
 #[cfg(test)]
 mod tests;
 
-use crate::pure::progress::{EndMark, end_mark};
+pub use retold::faults;
+
+use crate::pure::progress::{EndMark, end_mark, stray};
+use crate::pure::text::quoted;
 use log::Reading;
 use schema::Digest;
 use schema::sanitize::{State, Tool};
@@ -16,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What compute-sanitizer exits with when it found something. The harness never exits with it.
 pub const FOUND: i32 = 86;
+const QUOTE_CHARS: usize = 160;
 
 /// All that was seen of one run.
 #[derive(Clone, Copy, Debug)]
@@ -89,11 +95,12 @@ pub fn judge_program(seen: &Seen, needs: Needs, known: &Known) -> Judgement {
         }
         Err(missing) => (EndMark::default(), vec![missing]),
     };
+    why.extend(strayed(seen.stdout));
     why.extend(ending(seen, 0));
     let reading = log::read(seen.tool, seen.log);
     let state = match &reading {
         Reading::Findings(n) => {
-            why.insert(0, counted(*n));
+            why.insert(0, counted(*n, seen.log));
             State::Finding
         }
         Reading::Clean if why.is_empty() => State::Clean,
@@ -138,8 +145,13 @@ pub fn judge_control(seen: &Seen, known: &Known) -> Judgement {
     Judgement { state, why, findings: findings(&reading), control_caught: Some(caught), end, sass }
 }
 
-fn counted(n: u64) -> String {
-    if n == 1 { "1 finding".to_owned() } else { format!("{n} findings") }
+/// How many findings of which sorts; at least so many where the tool stopped counting.
+fn counted(n: u64, log: &str) -> String {
+    let least = if log::is_lower_bound(log) { "at least " } else { "" };
+    let total = if n == 1 { "1 finding".to_owned() } else { format!("{n} findings") };
+    let sorts: Vec<String> = log::sorts(log).iter().map(|(sort, n)| format!("{sort} {n} times")).collect();
+    let printed = if sorts.is_empty() { String::new() } else { format!(" (printed: {})", sorts.join(", ")) };
+    format!("{least}{total}{printed}")
 }
 
 fn findings(reading: &Reading) -> Option<u64> {
@@ -150,10 +162,15 @@ fn findings(reading: &Reading) -> Option<u64> {
     }
 }
 
+/// What was printed that the harness does not print: a kernel's own words mean that it took another way than it should.
+fn strayed(stdout: &str) -> Option<String> {
+    stray(stdout).map(|line| format!("stdout holds what the harness does not print: {}", quoted(line, QUOTE_CHARS)))
+}
+
 /// What is wrong with how the run ended.
 fn ending(seen: &Seen, expected: i32) -> Option<String> {
     match seen.code {
-        _ if seen.timed_out => Some("killed at its deadline".to_owned()),
+        _ if seen.timed_out => Some("TIMEOUT: killed at its deadline, with all that it had started".to_owned()),
         Some(code) if code == expected => None,
         Some(code) => Some(format!("exit code {code} instead of {expected}")),
         None => Some("ended by a signal".to_owned()),

@@ -393,3 +393,223 @@ fn a_planted_fault_is_not_caught_by_half_the_evidence() {
         }
     }
 }
+
+/// Whether two logs differ in nothing but lines that hold only the tool's prefix.
+fn same_but_blank(log: &str, other: &str) -> bool {
+    let said = |log: &str| -> Vec<String> {
+        let lines = log.split('\n').filter(|line| !matches!(*line, "=========" | "========= "));
+        lines.map(str::to_owned).collect()
+    };
+    said(log) == said(other)
+}
+
+#[test]
+fn no_corruption_of_a_clean_log_is_clean() {
+    let mut tried = 0;
+    for tool in Tool::ALL {
+        let log = clean_log(tool);
+        crate::pure::corruption::each(&log, |what, damaged| {
+            tried += 1;
+            let clean = read(tool, damaged) == Reading::Clean;
+            assert!(!clean || same_but_blank(&log, damaged), "{tool:?}, {what}: {damaged:?}");
+        });
+    }
+    assert!(tried > 8_000, "{tried}");
+}
+
+/// Nor when it is damaged twice, wherever and however.
+#[test]
+fn no_second_corruption_mends_a_log() {
+    let tool = Tool::Racecheck;
+    let log = clean_log(tool);
+    crate::pure::corruption::each_line(&log, |first, once| {
+        crate::pure::corruption::each_line(once, |second, twice| {
+            let clean = read(tool, twice) == Reading::Clean;
+            assert!(!clean || same_but_blank(&log, twice), "{first}, then {second}: {twice:?}");
+        });
+    });
+}
+
+#[test]
+fn no_corruption_of_a_finding_is_clean() {
+    for tool in Tool::ALL {
+        let whole = control_log(tool);
+        let (banner, rest) = whole.split_once('\n').unwrap();
+        let report: Vec<&str> = rest.lines().take(4).collect();
+        let log = format!("{banner}\n{}\n{}\n", report.join("\n"), whole.lines().last().unwrap());
+        crate::pure::corruption::each(&log, |what, damaged| {
+            assert_ne!(read(tool, damaged), Reading::Clean, "{tool:?}, {what}: {damaged:?}");
+        });
+    }
+}
+
+/// The tool's own errors are counted in its summary; they are no findings, and the program's output is between its lines.
+#[test]
+fn what_was_not_checked_is_no_finding() {
+    for (body, said) in [
+        (
+            "Error: Failed to initialize WDDM debugger interface. Please run EnableDebuggerInterface.bat as an administrator",
+            "not checked: Error: Failed to initialize WDDM",
+        ),
+        (
+            "Error: Device not supported. Please refer to the \"Supported Devices\" section",
+            "not checked: Error: Device not",
+        ),
+        ("Confidential compute mode detected. compute-sanitizer will be disabled.", "not checked: Confidential"),
+        ("CUDA initialized before the Sanitizer. The Sanitizer will be disabled", "not checked: CUDA initialized"),
+        ("Error: Unable to find injection library libsanitizer-collection.so", "not checked: Error: Unable to find"),
+    ] {
+        let log = format!(
+            "========= COMPUTE-SANITIZER\n========= {body}\n========= \nPASS N=1000\n========= ERROR SUMMARY: 2 errors\n"
+        );
+        let verdict = verdict(Tool::Memcheck, &log, Some(0), &stdout(good_end()));
+        assert_eq!((verdict.state, verdict.findings), (State::Inconclusive, None), "{log}");
+        assert!(verdict.why.contains(said), "{}", verdict.why);
+    }
+    // A report beside it stays a finding.
+    let both = "========= COMPUTE-SANITIZER\n========= Warning: Device not supported\n========= Invalid __global__ write of size 4 bytes\n========= ERROR SUMMARY: 1 error\n";
+    assert_eq!(read(Tool::Memcheck, both), Reading::Findings(1));
+}
+
+#[test]
+fn captured_logs_of_programs_that_made_no_cuda_call_say_not_checked() {
+    // The second ended with exit code 0, since `--require-cuda-init no` asked for it.
+    for name in ["captured-2026.4.0-no-cuda-call.log", "captured-2026.4.0-no-cuda-call-not-required.log"] {
+        for (tool, code) in Tool::ALL.into_iter().flat_map(|tool| [(tool, 0), (tool, 255)]) {
+            let verdict = verdict(tool, &fixture(name), Some(code), &stdout(good_end()));
+            assert_eq!(verdict.state, State::Inconclusive, "{name}");
+            assert!(verdict.why.contains("not checked: "), "{}", verdict.why);
+        }
+    }
+}
+
+#[test]
+fn a_failed_call_is_told_from_a_bad_access() {
+    let why = |log: &str| verdict(Tool::Memcheck, log, Some(FOUND), &stdout(good_end())).why;
+    let mixed = why(&fixture("captured-2026.4.0-memcheck-control.log"));
+    assert!(mixed.contains("12 findings (printed: API error 11 times, memory error 1 times)"), "{mixed}");
+    let api = "========= COMPUTE-SANITIZER\n\
+        ========= Program hit CUDA_ERROR_NOT_FOUND (error 500) due to \"named symbol not found\" on CUDA API call to cuGetProcAddress_v2.\n\
+        =========     Saved host backtrace up to driver entry point at error\n========= ERROR SUMMARY: 1 error\n";
+    assert!(why(api).contains("1 finding (printed: API error 1 times)"), "{}", why(api));
+    let odd = "========= COMPUTE-SANITIZER\n========= Invalid __shared__ ? of size 2048 bytes\n\
+        =========     at kern_gemm+0x1a40 in gemm.cu:118\n=========     Address 0x1a400 is out of bounds\n\
+        ========= \n========= Barrier error detected. Missing wait.\n========= ERROR SUMMARY: 2 errors\n";
+    assert!(why(odd).contains("2 findings (printed: barrier error 1 times, memory error 1 times)"), "{}", why(odd));
+    let sorts: Vec<_> = Tool::ALL.map(|tool| super::log::sorts(&control_log(tool))).to_vec();
+    assert_eq!(sorts[1]["race"], 100);
+    assert_eq!(sorts[2]["uninitialised access"], 31);
+    assert_eq!(sorts[3]["barrier error"], 16);
+}
+
+#[test]
+fn a_count_that_stopped_is_the_least_there_is() {
+    let log = "========= COMPUTE-SANITIZER\n\
+        ========= Warning: Maximum number of hazards reached. Environment variable NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS can be used to increase this count.\n\
+        ========= \n========= Warning: Race reported between Read access at kern+0x260\n\
+        =========     and Write access at kern+0x200 [120345 hazards]\n";
+    let summary = "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n";
+    let capped = verdict(Tool::Racecheck, &format!("{log}{summary}"), Some(0), &stdout(good_end()));
+    assert_eq!((capped.state, capped.findings), (State::Finding, Some(1)));
+    assert!(capped.why.starts_with("at least 1 finding (printed: race 1 times)"), "{}", capped.why);
+    // Neither without a summary nor with a clean one is it clean.
+    let clean = clean_log(Tool::Racecheck).lines().last().unwrap().to_owned();
+    for log in [log.to_owned(), format!("{log}{clean}\n")] {
+        assert_eq!(state_of(Tool::Racecheck, &log), State::Inconclusive, "{log}");
+    }
+    let printed = why_of_limit("========= ERROR SUMMARY: 157 errors were not printed. Use --print-limit option\n");
+    assert!(printed.starts_with("at least 257 findings"), "{printed}");
+    assert!(why_of_limit("").starts_with("257 findings"), "{}", why_of_limit(""));
+}
+
+fn why_of_limit(more: &str) -> String {
+    let log = format!("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 257 errors\n{more}");
+    verdict(Tool::Memcheck, &log, Some(FOUND), &stdout(good_end())).why
+}
+
+#[test]
+fn what_a_kernel_prints_is_no_clean_run() {
+    let log = clean_log(Tool::Memcheck);
+    let said = "Attempting to use wgmma.fence without CUTE_ARCH_MMA_SM90A_ENABLED\n";
+    for printed in [format!("{said}{}", stdout(good_end())), format!("\u{1b}[2Jx\n{}", stdout(good_end()))] {
+        let verdict = verdict(Tool::Memcheck, &log, Some(0), &printed);
+        assert_eq!(verdict.state, State::Inconclusive);
+        assert!(verdict.why.contains("stdout holds what the harness does not print: "), "{}", verdict.why);
+        assert!(!verdict.why.contains('\u{1b}'));
+    }
+}
+
+/// A kept verdict with the files it was made from.
+fn kept(tool: Tool, control: bool) -> (schema::sanitize::SanitizerVerdict, String, String) {
+    let log = if control { control_log(tool) } else { clean_log(tool) };
+    let printed = stdout(good_end());
+    let seen = Seen {
+        tool,
+        log: &log,
+        code: Some(if control { FOUND } else { 0 }),
+        timed_out: false,
+        stdout: &printed,
+        nonce: NONCE,
+    };
+    let judged =
+        if control { judge_control(&seen, &known()) } else { judge_program(&seen, Needs::of("yield"), &known()) };
+    let verdict = schema::sanitize::SanitizerVerdict {
+        format: schema::sanitize::VERDICT_FORMAT,
+        tool,
+        program: "yield".into(),
+        state: judged.state,
+        why: judged.why,
+        findings: judged.findings,
+        control_caught: judged.control_caught,
+        nonce: NONCE.into(),
+        exit_code: seen.code,
+        launches: judged.end.launches,
+        sites: judged.end.sites,
+        configs: judged.end.configs,
+        sass: judged.sass,
+        tool_version: "Version 2026.4.0.0".into(),
+        tool_digest: Digest::of("tool"),
+        log: "x.log".into(),
+        log_digest: Digest::of(&log),
+        printed: None,
+        seconds: 1.0,
+    };
+    (verdict, log, printed)
+}
+
+#[test]
+fn a_kept_verdict_is_borne_out_by_its_files_alone() {
+    for tool in Tool::ALL {
+        let (program, clean, printed) = kept(tool, false);
+        let (control, caught, _) = kept(tool, true);
+        let holds = |verdict: &schema::sanitize::SanitizerVerdict, log: &str, printed: &str| {
+            faults(verdict, log, Some(printed)).is_empty()
+        };
+        assert!(holds(&program, &clean, &printed) && holds(&control, &caught, &printed));
+        for log in [&caught, &clean[..clean.len() / 2], ""] {
+            assert!(!holds(&program, log, &printed), "{log}");
+        }
+        assert!(!holds(&control, &clean, &printed));
+        for other in [
+            String::new(),
+            printed.replace(NONCE, "ff"),
+            printed.replace("\"launches\":3", "\"launches\":4"),
+            printed.replace("\"copy\":1", "\"copy\":2"),
+            printed.replace("event_device", "plain"),
+            printed.replace("\"wrong\":0", "\"wrong\":1"),
+            format!("a kernel's word\n{printed}"),
+            printed.repeat(2),
+        ] {
+            assert!(other != printed && !holds(&program, &clean, &other), "{other}");
+        }
+        let mut counted = program.clone();
+        counted.findings = None;
+        assert!(!holds(&counted, &clean, &printed));
+        let mut counted = control.clone();
+        counted.findings = Some(70_000);
+        assert!(!holds(&counted, &caught, &printed));
+        // Only before format 2 was the log kept alone.
+        assert!(!faults(&program, &clean, None).is_empty());
+        assert!(faults(&schema::sanitize::SanitizerVerdict { format: 1, ..program }, &clean, None).is_empty());
+    }
+}

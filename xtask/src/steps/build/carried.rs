@@ -156,7 +156,8 @@ fn rebuild(
     let scratch = tempfile::tempdir_in(fresh.path())?;
     let jobs = compile::jobs(&everything, &inputs, scratch.path())?;
     compile::all(&everything, runtime, &toolkit.nvcc, &jobs)?;
-    let made = inspect::cubins(&inputs, &jobs, scratch.path())?;
+    let by = inspect::Compiler { nvcc: &record.nvcc, own: [ctx.paths.root(), &toolkit.root] };
+    let made = inspect::cubins(&inputs, &jobs, &by)?;
     let compared = compare(&record.kernels, &made.kernels);
     files::write_whole(&fresh.path().join("rebuilt.json"), &serde_json::to_vec_pretty(&compared)?)?;
     scratch.close()?;

@@ -3,8 +3,9 @@
 use super::BuildContext;
 use super::inputs::Inputs;
 use crate::failure::fail;
-use crate::pure::occupancy;
 use crate::pure::sass::arch_number;
+use crate::pure::text::{plain, quoted};
+use crate::pure::{nvcc, occupancy};
 use crate::world::container::{Runtime, Task};
 use crate::world::files;
 use crate::world::process::Ended;
@@ -34,6 +35,14 @@ pub(super) struct Job {
     include: PathBuf,
     root: PathBuf,
     build: PathBuf,
+}
+
+/// A compilation that failed for a reason with a remedy of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+struct Unmade {
+    what: String,
+    remedy: &'static str,
 }
 
 /// Compiler flags for measured cubins, less the architecture and paths.
@@ -120,6 +129,19 @@ pub(super) fn version(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: &T
     Ok(line)
 }
 
+/// The first line of `--version` of the host compiler that nvcc calls; absent when it does not say.
+pub(super) fn host_compiler(runtime: &dyn Runtime, nvcc: &Path, dir: &Path) -> Result<Option<String>> {
+    let args = ["-dryrun", "-cubin", "-x", "cu", "-o", "nothing", "/dev/null"].map(str::to_owned).to_vec();
+    let dry = runtime.run(&task("build-dryrun", nvcc, args, Vec::new(), dir, VERSION_DEADLINE), &mut |_| {})?;
+    // `#$ gcc -std=c++17 … -E -x c++ …`
+    let steps = dry.stderr.lines().chain(dry.stdout.lines()).filter_map(|line| line.strip_prefix("#$ "));
+    let host = steps.filter(|step| step.contains(" -E ")).find_map(|step| step.split_whitespace().next());
+    let Some(host) = host.map(|host| host.replace('"', "")) else { return Ok(None) };
+    let asked = task("build-host", Path::new(&host), vec!["--version".into()], Vec::new(), dir, VERSION_DEADLINE);
+    let ended = runtime.run(&asked, &mut |_| {})?;
+    Ok(ended.stdout.lines().next().filter(|_| ended.code == Some(0)).map(|line| plain(line.trim())))
+}
+
 /// The compiler's log of a job.
 pub(super) fn read_log(job: &Job) -> Result<String> {
     Ok(fs_err::read_to_string(job.log())?)
@@ -129,6 +151,11 @@ impl Job {
     /// The cubin it makes.
     pub(super) fn cubin(&self) -> PathBuf {
         self.build.join(cubin_path(&self.file, &self.arch, self.flavor))
+    }
+
+    /// A file of the build that it belongs to.
+    pub(super) fn in_build(&self, name: &str) -> PathBuf {
+        self.build.join(name)
     }
 
     fn log(&self) -> PathBuf {
@@ -147,11 +174,34 @@ impl Job {
         let ended = runtime.run(&task(&label, nvcc, self.args(), readable, &self.build, DEADLINE), &mut |_| {})?;
         let log = format!("nvcc {}\n{}{}", self.args().join(" "), ended.stdout, ended.stderr);
         files::write_whole(&self.log(), self.without_paths(&log).as_bytes())?;
-        if ended.code == Some(0) && cubin.is_file() {
-            return Ok(());
+        let why = match self.unmade(&ended) {
+            None => return Ok(()),
+            Some(why) => self.without_paths(&why),
+        };
+        let what = format!("kernels/{}.cu for {} ({}): {why}", self.file, self.arch, self.flavor);
+        Err(match nvcc::cause(&log) {
+            Some(cause) => Unmade { what: format!("{what}\n    {}", cause.what), remedy: cause.remedy }.into(),
+            None => anyhow::Error::msg(what),
+        })
+    }
+
+    /// Why there is no good cubin: the exit code, then the output, then the file itself.
+    fn unmade(&self, ended: &Ended) -> Option<String> {
+        match ended.code {
+            _ if ended.timed_out => return Some("ran out of time".to_owned()),
+            None => return Some("the compiler was ended by a signal".to_owned()),
+            Some(0) => {}
+            Some(_) => return Some(first_lines(ended)),
         }
-        let why = if ended.timed_out { "ran out of time".to_owned() } else { self.without_paths(&first_lines(&ended)) };
-        anyhow::bail!("kernels/{}.cu for {} ({}): {why}", self.file, self.arch, self.flavor)
+        let output = [ended.stderr.as_str(), ended.stdout.as_str()];
+        if let Some(line) = output.into_iter().find_map(nvcc::error_line) {
+            return Some(format!("exit code 0, and yet it says: {line}"));
+        }
+        match fs_err::symlink_metadata(self.cubin()) {
+            Err(_) => Some(format!("exit code 0 without a cubin: {}", first_lines(ended))),
+            Ok(found) if !found.is_file() => Some("what it wrote is no plain file".to_owned()),
+            Ok(_) => None,
+        }
     }
 
     fn args(&self) -> Vec<String> {
@@ -170,7 +220,7 @@ impl Job {
     /// Logs travel with a run, so they name no folder of this machine.
     fn without_paths(&self, text: &str) -> String {
         let text = text.replace(&self.build.display().to_string(), "build");
-        text.replace(&format!("{}/", self.root.display()), "")
+        nvcc::without_temporaries(&text.replace(&format!("{}/", self.root.display()), ""))
     }
 }
 
@@ -191,7 +241,8 @@ fn task(
         label: label.to_owned(),
         program: program.display().to_string(),
         args,
-        env: Vec::new(),
+        // Set to nothing, so that neither an image nor anyone else adds flags to those that are recorded.
+        env: ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"].map(|name| (name.to_owned(), String::new())).to_vec(),
         readable,
         writable: writable.to_owned(),
         gpu: false,
@@ -202,10 +253,11 @@ fn task(
 
 /// What a program that failed said: from its first error on, without the compiler's report of resources.
 fn first_lines(ended: &Ended) -> String {
+    const MOST_CHARS: usize = 400;
     let lines = ended.stderr.lines().chain(ended.stdout.lines());
     let lines: Vec<&str> = lines.filter(|line| !line.starts_with("ptxas info") && !line.trim().is_empty()).collect();
     let first = lines.iter().position(|line| line.contains("error") || line.contains("fatal")).unwrap_or(0);
-    let told: Vec<&str> = lines[first..].iter().take(6).copied().collect();
+    let told: Vec<String> = lines[first..].iter().take(6).map(|line| quoted(line, MOST_CHARS)).collect();
     if told.is_empty() { format!("ended with {:?} and said nothing", ended.code) } else { told.join("\n    ") }
 }
 
@@ -220,5 +272,10 @@ fn verdict(mut failures: Vec<(usize, anyhow::Error)>) -> Result<()> {
     }
     let told: Vec<String> = failures.iter().map(|(_, error)| format!("{error:#}")).collect();
     let message = format!("{} compilations failed:\n  {}", told.len(), told.join("\n  "));
-    Err(fail(ExitCode::Build, message, "correct the kernel, then cargo xtask build"))
+    let own = failures.iter().find_map(|(_, error)| error.downcast_ref::<Unmade>());
+    Err(fail(
+        ExitCode::Build,
+        message,
+        own.map_or("correct the kernel, then cargo xtask build", |unmade| unmade.remedy),
+    ))
 }

@@ -3,10 +3,11 @@
 use super::compile::{self, FLAVORS, Job, cubin_path};
 use super::inputs::Inputs;
 use crate::failure::fail;
+use crate::pure::cubin::paths_in;
 use crate::pure::sass::Sass;
 use crate::pure::{occupancy, ptxas, sass};
 use anyhow::{Context, Result};
-use schema::build::{Cubin, Kernel};
+use schema::build::{Advisory, Cubin, Kernel};
 use schema::{Digest, ExitCode};
 use std::path::Path;
 
@@ -16,14 +17,40 @@ pub(super) struct Made {
     pub(super) cubins: Vec<Cubin>,
     /// Every kernel of the measured cubins that its budget wants there.
     pub(super) kernels: Vec<Kernel>,
+    /// What the compiler said of the measured cubins although it made them.
+    pub(super) advisories: Vec<Advisory>,
 }
 
-/// Looks into every cubin that `jobs` made below `dir`.
+/// The compiler that made what lies there.
+pub(super) struct Compiler<'a> {
+    /// Its version line.
+    pub(super) nvcc: &'a str,
+    /// Folders whose names a cubin with line information may hold: the sources' and the toolkit's.
+    pub(super) own: [&'a Path; 2],
+}
+
+impl Compiler<'_> {
+    fn foreign_paths(&self, job: &Job) -> Result<u32> {
+        let found = paths_in(&fs_err::read(job.cubin())?);
+        let is_own = |path: &String| self.own.iter().any(|own| Path::new(path).starts_with(own));
+        Ok(u32::try_from(found.iter().filter(|path| !is_own(path)).count())?)
+    }
+
+    /// Refuses a cubin that another compiler made than the one that was asked.
+    fn check_maker(&self, bytes: &[u8]) -> Result<()> {
+        let said = crate::pure::cubin::Cubin::parse(bytes)?.made_by.map(|made_by| made_by.version);
+        let other = said.filter(|said| said != self.nvcc);
+        anyhow::ensure!(other.is_none(), "made by {:?}, and nvcc is {:?}", other.unwrap_or_default(), self.nvcc);
+        Ok(())
+    }
+}
+
+/// Looks into every cubin that `jobs` made.
 ///
 /// # Errors
 /// Exit 12, naming every kernel whose flavors differ or whose cubin and compiler log disagree.
-pub(super) fn cubins(inputs: &Inputs, jobs: &[Job], dir: &Path) -> Result<Made> {
-    let mut made = Made { cubins: Vec::new(), kernels: Vec::new() };
+pub(super) fn cubins(inputs: &Inputs, jobs: &[Job], by: &Compiler<'_>) -> Result<Made> {
+    let mut made = Made { cubins: Vec::new(), kernels: Vec::new(), advisories: Vec::new() };
     let mut problems = Vec::new();
     for job in jobs {
         made.cubins.push(Cubin {
@@ -32,10 +59,11 @@ pub(super) fn cubins(inputs: &Inputs, jobs: &[Job], dir: &Path) -> Result<Made> 
             flavor: job.flavor.to_owned(),
             path: cubin_path(&job.file, &job.arch, job.flavor),
             sha256: Digest::of_file(job.cubin())?,
+            foreign_paths: by.foreign_paths(job)?,
         });
     }
     for job in jobs.iter().filter(|job| job.flavor == FLAVORS[0]) {
-        match kernels_of(inputs, job, dir) {
+        match kernels_of(inputs, job, by, &mut made.advisories) {
             Ok(kernels) => made.kernels.extend(kernels),
             Err(error) => problems.push(format!("kernels/{}.cu for {}: {error:#}", job.file, job.arch)),
         }
@@ -47,17 +75,18 @@ pub(super) fn cubins(inputs: &Inputs, jobs: &[Job], dir: &Path) -> Result<Made> 
     Err(fail(ExitCode::Build, message, "read the build logs; kernels must not depend on their source lines"))
 }
 
-fn kernels_of(inputs: &Inputs, job: &Job, dir: &Path) -> Result<Vec<Kernel>> {
-    let [measured, lineinfo] = FLAVORS.map(|flavor| kernels_in(dir, job, flavor));
+fn kernels_of(inputs: &Inputs, job: &Job, by: &Compiler<'_>, advice: &mut Vec<Advisory>) -> Result<Vec<Kernel>> {
+    let [measured, lineinfo] = FLAVORS.map(|flavor| kernels_in(job, flavor, by));
     let (measured, lineinfo) = (measured?, lineinfo?);
     same_sass(&measured, &lineinfo)?;
     let log = ptxas::parse(&compile::read_log(job)?)?;
+    advice.extend(log.advice.iter().map(|said| advisory(job, said)));
     let limits = occupancy::limits(sass::arch_number(&job.arch)?)?;
     let wanted = measured.iter().filter(|found| inputs.budgets.kernel_wants(&job.file, &found.symbol, &job.arch));
     wanted
         .map(|found| {
-            let spill_bytes = ptxas::cross_check(found, &log)?;
-            let usage = log.iter().find(|usage| usage.symbol == found.symbol);
+            let spill_bytes = ptxas::cross_check(found, &job.arch, &log)?;
+            let usage = log.kernels.iter().find(|usage| usage.symbol == found.symbol);
             Ok(Kernel {
                 file: job.file.clone(),
                 symbol: found.symbol.clone(),
@@ -74,9 +103,20 @@ fn kernels_of(inputs: &Inputs, job: &Job, dir: &Path) -> Result<Vec<Kernel>> {
         .collect()
 }
 
-fn kernels_in(dir: &Path, job: &Job, flavor: &str) -> Result<Vec<Sass>> {
-    let path = dir.join(cubin_path(&job.file, &job.arch, flavor));
-    sass::kernels(&fs_err::read(&path)?, &job.arch).with_context(|| format!("{flavor} cubin"))
+fn advisory(job: &Job, said: &ptxas::Advice) -> Advisory {
+    Advisory {
+        file: job.file.clone(),
+        arch: job.arch.clone(),
+        function: said.function.clone(),
+        code: said.code.clone(),
+        text: said.text.clone(),
+    }
+}
+
+fn kernels_in(job: &Job, flavor: &str, by: &Compiler<'_>) -> Result<Vec<Sass>> {
+    let bytes = fs_err::read(job.in_build(&cubin_path(&job.file, &job.arch, flavor)))?;
+    let found = by.check_maker(&bytes).and_then(|()| sass::kernels(&bytes, &job.arch));
+    found.with_context(|| format!("{flavor} cubin"))
 }
 
 fn same_sass(measured: &[Sass], lineinfo: &[Sass]) -> Result<()> {

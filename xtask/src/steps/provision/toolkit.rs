@@ -4,6 +4,7 @@ use super::choose::{Denied, Machine};
 use super::{ProvisionOptions, Provisioned, hostenv};
 use crate::failure::fail;
 use crate::paths::Paths;
+pub(super) use crate::pure::nvcc::cuda_of;
 use crate::world::container::{HostRuntime, InsideRuntime, Runtime};
 use crate::world::process::{Child, find_program};
 use crate::world::toolkit::Toolkit;
@@ -187,13 +188,6 @@ pub(super) fn release_line(text: &str) -> Option<String> {
     text.lines().map(str::trim).find(|line| line.contains(", release ")).map(str::to_owned)
 }
 
-/// The CUDA of a release line, as drivers count.
-pub(super) fn cuda_of(line: &str) -> Option<u32> {
-    let release = line.split(", release ").nth(1)?.split(',').next()?;
-    let (major, minor) = release.split_once('.')?;
-    Some(major.parse::<u32>().ok()? * 1000 + minor.parse::<u32>().ok()? * 10)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +197,6 @@ mod tests {
         // From nvcc 13.0.88.
         let text = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\n";
         assert_eq!(cuda_of(&release_line(text).unwrap()), Some(13_000));
-        assert_eq!(cuda_of("Cuda compilation tools, release 12.9, V12.9.86"), Some(12_090));
         assert_eq!(release_line("nvcc: command not found"), None);
     }
 

@@ -32,12 +32,13 @@ pub(super) struct Follow<'a> {
     place: String,
     heard: Instant,
     cell_until: Option<Instant>,
+    stray: Option<String>,
 }
 
 impl<'a> Follow<'a> {
     pub(super) fn new(ui: &'a Ui, telemetry: &'a mut dyn Telemetry) -> Self {
         let place = "before its first cell".to_owned();
-        Self { ui, telemetry, device: None, resumed: 0, place, heard: Instant::now(), cell_until: None }
+        Self { ui, telemetry, device: None, resumed: 0, place, heard: Instant::now(), cell_until: None, stray: None }
     }
 
     pub(super) fn line(&mut self, line: &str) {
@@ -57,13 +58,20 @@ impl<'a> Follow<'a> {
                 self.resumed += u32::from(resumed);
                 self.telemetry.mark(0);
             }
-            Some(Progress::Burn { .. } | Progress::End { .. }) | None => {}
+            Some(Progress::Burn { .. } | Progress::End { .. }) => {}
+            None if line.trim().is_empty() || self.stray.is_some() => {}
+            None => self.stray = Some(line.to_owned()),
         }
     }
 
     /// Whether the harness hangs.
     pub(super) fn overdue(&self, now: Instant) -> bool {
         now.duration_since(self.heard) > SILENCE || self.cell_until.is_some_and(|until| now > until)
+    }
+
+    /// The first line that was none of the harness's own.
+    pub(super) fn stray(&self) -> Option<&str> {
+        self.stray.as_deref()
     }
 
     /// Where it was when it was last heard of.
@@ -128,10 +136,10 @@ mod tests {
         let mut seen = Vec::new();
         let (ui, mut marks) = (Ui::new(true), |cell| seen.push(cell));
         let mut follow = Follow::new(&ui, &mut marks);
-        for line in [BEGIN, "noise", END] {
+        for line in [BEGIN, "", "noise", "more noise", END] {
             follow.line(line);
         }
-        assert_eq!((follow.place(), follow.resumed()), ("after yield k=64", 1));
+        assert_eq!((follow.place(), follow.resumed(), follow.stray()), ("after yield k=64", 1, Some("noise")));
         follow.finish();
         assert_eq!(seen, [2, 0, 0]);
     }

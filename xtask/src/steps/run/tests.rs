@@ -73,13 +73,15 @@ struct Fake {
     /// The last word on stdout, given the nonce.
     end: fn(&str) -> Option<Progress>,
     timed_out: bool,
+    /// What a kernel prints in between.
+    prints: &'static str,
     tasks: Mutex<Vec<Task>>,
 }
 
 impl Fake {
     fn new() -> Self {
         let end: fn(&str) -> Option<Progress> = |nonce| Some(end_line(nonce));
-        Self { device: device(), stops: None, end, timed_out: false, tasks: Mutex::default() }
+        Self { device: device(), stops: None, end, timed_out: false, prints: "", tasks: Mutex::default() }
     }
 }
 
@@ -109,7 +111,16 @@ impl Runtime for Fake {
             let (phase, cell) = (cell.phase.name().to_owned(), cell.name.clone());
             say(Progress::CellEnd { phase, cell, seconds: 0.1, resumed });
         }
-        if let Some(end) = (self.end)(nonce) {
+        let end = (self.end)(nonce);
+        for line in self.prints.lines() {
+            on_line(line);
+        }
+        let mut say = |progress: Progress| {
+            let line = serde_json::to_string(&progress).unwrap();
+            on_line(&line);
+            stdout += &(line + "\n");
+        };
+        if let Some(end) = end {
             say(end);
         }
         let code = (!self.timed_out).then_some(self.stops.map_or(0, |(_, code)| code));
@@ -158,6 +169,7 @@ impl Place {
             flavor: "measure".into(),
             path: "yield.cubin".into(),
             sha256: Digest::of("measure"),
+            foreign_paths: 0,
         };
         let program = Program {
             harness: "/build/bin/harness".into(),
@@ -240,6 +252,17 @@ fn without_its_own_end_marker_nothing_is_accepted() {
     fake.end = |nonce| Some(end_line(nonce));
     fake.timed_out = true;
     place.refused(&fake, ExitCode::Measurement, "killed");
+}
+
+#[test]
+fn what_a_kernel_prints_is_refused_though_all_else_is_well() {
+    let (place, mut fake) = (Place::new(), Fake::new());
+    fake.prints = "Attempting to use wgmma.fence without CUTE_ARCH_MMA_SM90A_ENABLED\nand more\n";
+    place.refused(&fake, ExitCode::Measurement, "printed beside the harness: Attempting to use wgmma.fence");
+    fake.prints = "{\"kind\":\"no such kind\"}";
+    place.refused(&fake, ExitCode::Measurement, "no such kind");
+    fake.prints = "\n  \n";
+    assert!(place.run(&fake, &mut |_| {}).is_ok());
 }
 
 #[test]

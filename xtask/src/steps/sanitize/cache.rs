@@ -5,11 +5,11 @@
 use super::tool::Identity;
 use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
 use crate::failure::fail;
-use crate::pure::sanitizer::log::{self, Reading};
+use crate::pure::sanitizer::faults;
 use crate::world::files::read_plain;
 use anyhow::{Context, Result, bail, ensure};
-use schema::sanitize::{SanitizerVerdict, State, Tool};
-use schema::{Digest, ExitCode, FORMAT, check_format};
+use schema::sanitize::{SanitizerVerdict, State, Tool, VERDICT_FORMAT};
+use schema::{Digest, ExitCode, FORMAT, check_format, check_format_up_to};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(super) struct Inputs {
 impl Inputs {
     pub(super) fn of(program: &Program, tool: &Identity) -> Result<Self> {
         Ok(Self {
-            method: 1,
+            method: 2,
             harness: program.harness_digest,
             plan: Digest::of_file(&program.plan)?,
             device: Digest::of(&program.device).to_string(),
@@ -98,9 +98,9 @@ impl Store {
         read_verdict(&self.dir, tool, program).ok().filter(is_settled)
     }
 
-    /// Removes a log and its verdict before they are made anew.
+    /// Removes a log, its verdict and the harness's output before they are made anew.
     pub(super) fn forget(&self, log: &Path) -> Result<()> {
-        for file in [log.with_extension("json"), log.to_owned()] {
+        for file in [log.with_extension("json"), log.with_extension("out"), log.to_owned()] {
             match fs_err::remove_file(file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
@@ -169,13 +169,19 @@ fn read_all(dir: &Path) -> Result<Sanitized> {
 fn read_verdict(dir: &Path, tool: Tool, program: &str) -> Result<SanitizerVerdict> {
     let path = dir.join(verdict_name(tool, program));
     let verdict: SanitizerVerdict = read_json(&path)?;
-    check_format(&path.display().to_string(), verdict.format)?;
+    check_format_up_to(&path.display().to_string(), verdict.format, VERDICT_FORMAT)?;
     ensure!((verdict.tool, verdict.program.as_str()) == (tool, program), "{} is about something else", path.display());
-    ensure!(verdict.log == format!("{}-{program}.log", tool.name()), "{} names another log", path.display());
-    let log = read_plain(&dir.join(&verdict.log))?;
-    ensure!(Digest::of(&log) == verdict.log_digest, changed(&dir.join(&verdict.log)));
-    let clean = log::read(tool, &String::from_utf8_lossy(&log)) == Reading::Clean;
-    ensure!(clean || verdict.state != State::Clean, "{} says clean, its log does not", path.display());
+    let beside = |file: &str, suffix: &str, sha256: Digest| -> Result<String> {
+        ensure!(file == format!("{}-{program}.{suffix}", tool.name()), "{} names another file", path.display());
+        let bytes = read_plain(&dir.join(file))?;
+        ensure!(Digest::of(&bytes) == sha256, changed(&dir.join(file)));
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let log = beside(&verdict.log, "log", verdict.log_digest)?;
+    let printed = verdict.printed.as_ref().map(|printed| beside(&printed.file, "out", printed.sha256)).transpose()?;
+    if let Some(fault) = faults(&verdict, &log, printed.as_deref()).first() {
+        bail!("{}: {fault}", path.display());
+    }
     Ok(verdict)
 }
 

@@ -26,6 +26,8 @@ enum Trick {
     Hangs,
     /// The harness prints a clean summary, the tool none.
     Forged,
+    /// A kernel prints beside the harness.
+    Prints,
 }
 
 /// A runtime that pretends to be tool, harness and sha256sum.
@@ -35,6 +37,9 @@ struct Fake {
     files: BTreeSet<PathBuf>,
     version: String,
     list: String,
+    env: String,
+    /// How long a program takes without a tool.
+    plain: Duration,
     tasks: Mutex<Vec<Task>>,
 }
 
@@ -47,6 +52,8 @@ impl Fake {
             files: files.iter().map(|name| Path::new("/toolkit/compute-sanitizer").join(name)).collect(),
             version: VERSION.to_owned(),
             list: "yield_small\ndrain_small\ncontrol_shared_race\n".to_owned(),
+            env: "PATH=/usr/bin\nNVCC_CCBIN=/usr/bin/g++\n".to_owned(),
+            plain: Duration::ZERO,
             tasks: Mutex::default(),
         }
     }
@@ -80,6 +87,7 @@ impl Fake {
             Trick::Forged if !control => (String::new(), ended(0, &(data("clean") + &end))),
             Trick::NeverRuns if !control => (data("clean"), ended(0, "")),
             Trick::Blind => (data("clean"), ended(0, &end)),
+            Trick::Prints if !control => (data("clean"), ended(0, &format!("Attempting to use wgmma.fence\n{end}"))),
             Trick::Finding if !control => (data("control"), ended(FOUND, &end)),
             _ if control => (data("control"), ended(FOUND, "")),
             _ => (data("clean"), ended(0, &end)),
@@ -101,8 +109,13 @@ impl Runtime for Fake {
         self.tasks.lock().unwrap().push(task.clone());
         Ok(match task.program.as_str() {
             "sha256sum" => self.hashed(&task.args),
+            "env" => ended(0, &self.env),
             _ if task.args == ["--version"] => ended(0, &self.version),
             _ if task.args.contains(&"--list".to_owned()) => ended(0, &self.list),
+            _ if task.label == "sanitize-plain" => {
+                std::thread::sleep(self.plain);
+                ended(0, "")
+            }
             _ => self.sanitized(task),
         })
     }
@@ -153,6 +166,7 @@ impl Place {
             flavor: flavor.into(),
             path: format!("{flavor}/yield.cubin"),
             sha256: Digest::of(flavor),
+            foreign_paths: 0,
         };
         let kernel = Kernel {
             file: "preempt/yield".into(),
@@ -188,7 +202,12 @@ impl Place {
     }
 
     fn sanitize(&self, runtime: &Fake) -> Result<Sanitized> {
-        sanitize(&Context { paths: &self.paths, toolkit: &self.toolkit, ui: &self.ui }, runtime, &self.program)
+        self.sanitize_within(runtime, Bounds::STATED)
+    }
+
+    fn sanitize_within(&self, runtime: &dyn Runtime, bounds: Bounds) -> Result<Sanitized> {
+        let ctx = Context { paths: &self.paths, toolkit: &self.toolkit, ui: &self.ui, bounds };
+        sanitize(&ctx, runtime, &self.program)
     }
 }
 
@@ -223,10 +242,22 @@ fn each_tool_runs_its_control_first_and_the_harness_prints_into_no_log() {
     let order: Vec<&str> = done.verdicts.iter().map(|verdict| verdict.program.as_str()).collect();
     let expected = Tool::ALL.map(|tool| [tool.control(), "yield_small", "drain_small"]).concat();
     assert_eq!(order, expected);
-    for task in fake.tasks.lock().unwrap().iter().filter(|task| task.gpu) {
+    for task in fake.tasks.lock().unwrap().iter().filter(|task| task.gpu && task.label != "sanitize-plain") {
         assert!(task.args.windows(2).any(|pair| pair == ["--error-exitcode", "86"]));
-        assert!(task.hold_stdin && task.deadline == DEADLINE);
+        assert!(task.hold_stdin && task.deadline == Bounds::STATED.least);
         assert_eq!(task.program, "/toolkit/compute-sanitizer/compute-sanitizer");
+    }
+}
+
+#[test]
+fn racecheck_reports_all_it_knows_at_the_level_of_warnings() {
+    let (place, fake) = (Place::new(), Fake::new(Trick::None));
+    place.sanitize(&fake).unwrap();
+    for task in fake.tasks.lock().unwrap().iter().filter(|task| task.label == "sanitize-racecheck") {
+        for pair in [["--racecheck-report", "all"], ["--racecheck-detect-level", "warn"]] {
+            assert!(task.args.windows(2).any(|found| found == pair), "{:?}", task.args);
+        }
+        assert!(!task.args.iter().any(|arg| arg.contains("suppress") || arg.starts_with("--kernel-name")));
     }
 }
 
@@ -287,9 +318,12 @@ fn findings_refuse_and_stay() {
 
 #[test]
 fn what_did_not_really_happen_is_refused_and_tried_again() {
-    for (trick, said) in
-        [(Trick::NeverRuns, "no end marker"), (Trick::Hangs, "deadline"), (Trick::Forged, "the tool wrote no log")]
-    {
+    for (trick, said) in [
+        (Trick::NeverRuns, "no end marker"),
+        (Trick::Hangs, "TIMEOUT"),
+        (Trick::Forged, "the tool wrote no log"),
+        (Trick::Prints, "stdout holds what the harness does not print: Attempting to use wgmma.fence"),
+    ] {
         let (place, fake) = (Place::new(), Fake::new(trick));
         let first = place.sanitize(&fake).unwrap();
         assert!(message(&first).contains(said), "{}", message(&first));
@@ -340,7 +374,7 @@ fn a_run_gets_its_own_copy() {
     let done = place.sanitize(&fake).unwrap();
     let folder = place.dir.path().join("run/sanitize");
     done.copy_to(&folder).unwrap();
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 24);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 36);
     let log = done.dir.as_ref().unwrap().join("memcheck-drain_small.log");
     std::fs::write(log, "edited").unwrap();
     assert_eq!(code_of(&done.copy_to(&folder).unwrap_err()), ExitCode::Integrity);
@@ -371,6 +405,39 @@ fn a_tool_that_cannot_work_is_refused_with_what_to_do() {
         assert!(error.to_string().contains(said), "{error}");
         assert!(remedy_of(&error).unwrap().contains("toolkit.lock"));
     }
+}
+
+#[test]
+fn variables_that_switch_checks_off_are_refused_wherever_they_come_from() {
+    for set in
+        ["NV_COMPUTE_SANITIZER_BINARY_PATCHING=0", "NVCC_APPEND_FLAGS=-allow-unsupported-compiler", "LD_PRELOAD=/x"]
+    {
+        let (place, mut fake) = (Place::new(), Fake::new(Trick::None));
+        fake.env = format!("PATH=/usr/bin\n{set}\n");
+        let error = place.sanitize(&fake).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Environment);
+        assert!(error.to_string().contains(set.split('=').next().unwrap()), "{error}");
+        assert!(remedy_of(&error).unwrap().contains("base image"));
+        assert_eq!(fake.runs(), 0);
+    }
+}
+
+#[test]
+fn a_program_that_is_slow_without_a_tool_gets_longer_under_one() {
+    let (place, mut fake) = (Place::new(), Fake::new(Trick::None));
+    fake.plain = Duration::from_millis(400);
+    place.sanitize(&fake).unwrap();
+    let tasks = fake.tasks.lock().unwrap();
+    for tool in Tool::ALL {
+        let label = format!("sanitize-{}", tool.name());
+        let deadlines: Vec<Duration> = tasks.iter().filter(|t| t.label == label).map(|t| t.deadline).collect();
+        let longer = deadlines[1..].iter().all(|deadline| *deadline > Bounds::STATED.least);
+        assert_eq!((deadlines.len(), longer), (3, tool == Tool::Racecheck), "{tool:?}: {deadlines:?}");
+    }
+    // Each program is timed once, and no planted fault runs where no tool watches it.
+    let plain: Vec<&Task> = tasks.iter().filter(|task| task.label == "sanitize-plain").collect();
+    assert_eq!(plain.len(), 2);
+    assert!(plain.iter().all(|task| !task.args.iter().any(|arg| arg.starts_with("control_"))), "{plain:?}");
 }
 
 #[test]
@@ -410,8 +477,7 @@ fn stand_in(place: &mut Place, script: &str) {
 
 fn on_host(place: &Place) -> Sanitized {
     let runtime = crate::world::container::HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
-    let ctx = Context { paths: &place.paths, toolkit: &place.toolkit, ui: &place.ui };
-    sanitize(&ctx, &runtime, &place.program).unwrap()
+    place.sanitize_within(&runtime, Bounds::STATED).unwrap()
 }
 
 #[test]
@@ -438,4 +504,82 @@ fn real_children_with_logs_of_their_own_pass() {
     let done = on_host(&place);
     assert!(done.failure().is_none(), "{}", message(&done));
     assert_eq!(done.verdicts.len(), 8);
+}
+
+/// The first words of a stand-in that leave its log's name in `$log`.
+const FIND_LOG: &str = "while [ $1 != --log-file ]; do shift; done\nlog=$2\n";
+
+#[test]
+fn a_tool_that_hangs_is_ended_with_all_that_it_started() {
+    let mut place = Place::new();
+    let pids = place.dir.path().join("pids");
+    let script = format!(
+        "{FIND_LOG}echo '========= COMPUTE-SANITIZER' > $log\nsleep 600 &\necho $! >> {}\nwait\n",
+        pids.display()
+    );
+    stand_in(&mut place, &script);
+    let runtime = crate::world::container::HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
+    let bounds = Bounds { least: Duration::from_millis(400), most: Duration::from_millis(400) };
+    let done = place.sanitize_within(&runtime, bounds).unwrap();
+    assert!(message(&done).contains("TIMEOUT: killed at its deadline"), "{}", message(&done));
+    assert_eq!((done.verdicts.len(), done.verdicts[0].exit_code), (4, None));
+    let pids = std::fs::read_to_string(pids).unwrap();
+    assert_eq!(pids.lines().count(), 4);
+    for pid in pids.lines() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z ") || stat.contains(") X "), "{pid} lives: {stat}");
+    }
+}
+
+#[test]
+fn a_log_that_is_no_plain_file_is_never_read() {
+    for make in ["mkfifo $log", "ln -s /etc/passwd $log", "truncate -s 65M $log"] {
+        let mut place = Place::new();
+        stand_in(&mut place, &format!("{FIND_LOG}{make}\nexit 0\n"));
+        let done = on_host(&place);
+        assert!(message(&done).contains("its log cannot be read"), "{make}: {}", message(&done));
+        let log = done.dir.as_ref().unwrap().join(&done.verdicts[0].log);
+        assert_eq!(std::fs::read(log).unwrap(), b"", "{make}");
+    }
+}
+
+/// Real children that write a log, run the harness and end with a code: only when all of it agrees is anything clean.
+#[test]
+fn a_stub_that_agrees_with_itself_in_part_only_is_refused() {
+    let banner = "========= COMPUTE-SANITIZER";
+    let data = format!("{}/testdata/sanitizer", env!("CARGO_MANIFEST_DIR"));
+    for (lines, code, said) in [
+        (&["========= ERROR SUMMARY: 1 error"][..], 0, "memcheck yield_small: finding: 1 finding"),
+        (&["========= ERROR SUMMARY: 0 errors"], 86, "exit code 86 instead of 0"),
+        (&["========= ERROR SUMMARY: 0 errors"], 7, "exit code 7 instead of 0"),
+        (&["========= ERROR SUMMARY: 0 errors", "========= ERROR SUMMARY: 2 errors"], 0, "finding: 2 findings"),
+        (&["========= ERROR SUMMARY: 0 errors", "========= ERROR SUMMARY: 0 errors"], 0, "2 summaries"),
+        (&["========= ERROR SUMMARY: unknown"], 0, "not the summary of a clean memcheck"),
+        (&[], 0, "the log has no summary"),
+        (&["========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"], 0, "not the summary of a clean"),
+        (
+            &["========= Error: process didn't terminate successfully", "========= ERROR SUMMARY: 0 errors"],
+            0,
+            "inconclusive: the log says: Error: process didn't terminate",
+        ),
+        (
+            &["========= Error: Device not supported. Please refer to the manual", "========= ERROR SUMMARY: 2 errors"],
+            0,
+            "inconclusive: not checked: Error: Device not supported",
+        ),
+    ] {
+        let mut place = Place::new();
+        let echoed: String = [banner].iter().chain(lines).map(|line| format!("echo \"{line}\" >> $log\n")).collect();
+        // Planted faults are caught and the other tools are well, so that memcheck's programs alone decide.
+        let script = format!(
+            "tool=$2\n{FIND_LOG}case $log in *control_*) cat {data}/*[1c]-$tool-control.log > $log; exit 86;; esac\n\
+             while [ $1 != {harness} ]; do shift; done\n\"$@\"\n\
+             [ $tool = memcheck ] || {{ cat {data}/captured-2025.3.1-$tool-clean.log > $log; exit 0; }}\n{echoed}exit {code}\n",
+            harness = place.program.harness.display()
+        );
+        stand_in(&mut place, &script);
+        let done = on_host(&place);
+        assert!(message(&done).contains(said), "{lines:?} {code}: {}", message(&done));
+        assert_eq!(done.verdicts.iter().filter(|verdict| holds(verdict)).count(), 7, "{lines:?} {code}");
+    }
 }

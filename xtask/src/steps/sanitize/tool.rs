@@ -2,6 +2,7 @@
 
 use super::{SHORT_DEADLINE, ending, path};
 use crate::failure::fail;
+use crate::pure::surroundings::harmful;
 use crate::world::container::{Runtime, Task};
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
@@ -37,6 +38,7 @@ pub(super) fn identify(toolkit: &Toolkit, runtime: &dyn Runtime, scratch: &Path)
         .as_ref()
         .ok_or_else(|| refuse(format!("the toolkit in {} has no compute-sanitizer", toolkit.root.display())))?;
     let ask = Ask { runtime, scratch };
+    ask.surroundings()?;
     let (folder, files) = ask.whole_folder(named)?;
     let program = folder.join(TOOL);
     let version = ask.version(&program)?;
@@ -50,6 +52,26 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
+    /// Refuses where a variable is set that changes what the tool checks or how kernels run, by whomever: an image carries its own.
+    fn surroundings(&self) -> Result<()> {
+        let ended = self.run("env", Vec::new())?;
+        let (found, name) = (harmful(&ended.stdout), self.runtime.name());
+        if ended.code == Some(0) && found.is_empty() {
+            return Ok(());
+        }
+        let (message, remedy) = match ended.code {
+            Some(0) => (
+                format!(
+                    "{} set where programs run ({name}), which changes what is checked and measured",
+                    found.join(" and ")
+                ),
+                "take a base image whose ENV does not set it, then cargo xtask provision",
+            ),
+            _ => (format!("the environment of programs cannot be read: env: {}", ending(&ended)), "cargo xtask doctor"),
+        };
+        Err(fail(ExitCode::Environment, message, remedy))
+    }
+
     /// The folder that holds the tool and all it needs: `bin/compute-sanitizer` is often a script that leads to it.
     fn whole_folder(&self, named: &Path) -> Result<(PathBuf, BTreeMap<PathBuf, Digest>)> {
         let beside = named.parent().unwrap_or(Path::new("/"));

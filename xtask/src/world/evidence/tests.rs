@@ -72,28 +72,53 @@ fn a_detached_table_that_was_never_written_is_a_fault() {
     }
 }
 
+/// The faults of the first clean program's verdict after `change` to the run on disk.
+fn sanitizer_faults(change: impl FnOnce(&std::path::Path, &mut SanitizerVerdict)) -> Vec<String> {
+    let disk = copy();
+    let folder = disk.run().join("sanitize");
+    let path = folder.join("memcheck-everything.json");
+    let mut verdict: SanitizerVerdict = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
+    change(&folder, &mut verdict);
+    fs_err::write(&path, serde_json::to_vec(&verdict).unwrap()).unwrap();
+    let evidence = load(&Layout::Raw(disk.run())).unwrap();
+    evidence.sanitizer.into_iter().find(|s| s.name.ends_with("/memcheck-everything.json")).unwrap().log_faults
+}
+
 #[test]
-fn a_verdict_that_its_log_does_not_bear_out_is_a_fault() {
-    let evidence = shared().1.evidence();
-    let mut program = evidence.sanitizer.iter().find(|s| s.verdict.control_caught.is_none()).unwrap().verdict.clone();
-    let mut control = evidence
-        .sanitizer
-        .iter()
-        .find(|s| s.verdict.tool == program.tool && s.verdict.control_caught.is_some())
-        .unwrap()
-        .verdict
-        .clone();
-    let log = |verdict: &SanitizerVerdict| {
-        fs_err::read_to_string(shared().0.run().join("sanitize").join(&verdict.log)).unwrap()
+fn a_verdict_whose_files_are_others_is_a_fault() {
+    let says = |faults: Vec<String>, words: &str| {
+        assert!(faults.iter().any(|fault| fault.contains(words)), "{words}: {faults:?}");
     };
-    let (clean, caught) = (log(&program), log(&control));
-    assert!(log_faults(&program, &clean).is_empty() && log_faults(&control, &caught).is_empty());
-    assert!(!log_faults(&program, &caught).is_empty());
-    assert!(!log_faults(&control, &clean).is_empty());
-    assert!(!log_faults(&program, &clean[..clean.len() / 2]).is_empty());
-    program.findings = None;
-    control.findings = Some(7);
-    assert!(!log_faults(&program, &clean).is_empty() && !log_faults(&control, &caught).is_empty());
+    assert_eq!(sanitizer_faults(|_, _| ()), Vec::<String>::new());
+    says(sanitizer_faults(|_, verdict| verdict.log_digest = Digest::of(b"x")), "is not the file it was made from");
+    says(sanitizer_faults(|_, verdict| verdict.log = "elsewhere.log".to_owned()), "is absent");
+    let printed = |verdict: &mut SanitizerVerdict| verdict.printed.clone().unwrap();
+    says(
+        sanitizer_faults(|_, verdict| verdict.printed = Some(Printed { sha256: Digest::of(b"x"), ..printed(verdict) })),
+        "is not the file it was made from",
+    );
+    says(
+        sanitizer_faults(|_, verdict| verdict.printed = Some(Printed { file: "no.out".into(), ..printed(verdict) })),
+        "is absent",
+    );
+    says(sanitizer_faults(|_, verdict| verdict.printed = None), "what the harness printed was not kept");
+    says(sanitizer_faults(|_, verdict| verdict.launches += 1), "other launches");
+}
+
+#[test]
+fn a_verdict_of_before_is_read_as_what_it_is() {
+    let faults = sanitizer_faults(|_, verdict| (verdict.format, verdict.printed) = (1, None));
+    assert_eq!(faults, Vec::<String>::new());
+}
+
+#[test]
+fn a_newer_verdict_is_refused() {
+    let disk = copy();
+    let path = disk.run().join("sanitize/memcheck-everything.json");
+    let text = fs_err::read_to_string(&path).unwrap();
+    fs_err::write(&path, text.replace("\"format\": 2", "\"format\": 3")).unwrap();
+    let error = format!("{:#}", load(&Layout::Raw(disk.run())).unwrap_err());
+    assert!(error.contains("has format 3"), "{error}");
 }
 
 #[test]

@@ -47,6 +47,33 @@ fn a_program_that_is_not_there_is_an_environment_failure() {
 }
 
 #[test]
+fn a_path_that_cannot_be_run_is_an_environment_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tool");
+    std::fs::write(&file, "#!/bin/sh\n").unwrap();
+    for (program, dir) in
+        [(file, dir.path()), (dir.path().join("absent"), dir.path()), ("/bin/sh".into(), "/no/such/dir".as_ref())]
+    {
+        let error = Child { program: program.clone(), dir: dir.to_owned(), ..sh("") }.run(&mut |_| {}).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Environment, "{error:#}");
+        assert!(error.to_string().contains(program.to_str().unwrap()), "{error:#}");
+    }
+}
+
+#[test]
+fn what_switches_checks_or_adds_flags_never_reaches_a_child() {
+    // Setting them here would race with other tests; a shell that has them set starts the check above instead.
+    let set =
+        "NVCC_APPEND_FLAGS=-lineinfo NVCC_PREPEND_FLAGS=-G NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS=1 LD_PRELOAD=";
+    let program = std::env::current_exe().unwrap();
+    let script =
+        format!("{set} {} --exact world::process::tests::the_environment_is_what_is_stated", program.display());
+    let ended = run(&sh(&script));
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("1 passed"), "{}", ended.stdout);
+}
+
+#[test]
 fn the_deadline_ends_the_whole_group() {
     let child = Child { deadline: Duration::from_millis(200), ..sh("sleep 60 & echo $!; wait") };
     let begun = Instant::now();
