@@ -8,8 +8,11 @@ mod corruption;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
+pub mod drift;
+pub mod driver_version;
 pub mod figures;
 pub mod gate;
+pub mod gpu_state;
 pub mod inventory;
 pub mod json;
 pub mod measured;
@@ -17,6 +20,7 @@ pub mod notebook;
 pub mod nvcc;
 pub mod nvinfo;
 pub mod occupancy;
+pub mod pci;
 pub mod progress;
 pub mod ptxas;
 pub mod render;
@@ -28,6 +32,7 @@ pub mod summary;
 pub mod sums;
 pub mod surroundings;
 pub mod text;
+pub mod timekeeping;
 
 #[cfg(test)]
 pub(crate) mod synthetic;

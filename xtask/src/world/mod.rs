@@ -2,16 +2,19 @@
 
 pub mod attempts;
 pub mod container;
+pub mod cuda;
 pub mod driver;
 pub mod evidence;
 pub mod files;
 pub mod git;
 pub mod history;
+pub mod kernel_log;
 pub mod layout;
 pub mod nvml;
 pub mod process;
 pub mod published;
 pub mod signature;
+pub mod timekeeping;
 pub mod toolkit;
 pub mod ui;
 pub mod wheels;

@@ -26,6 +26,7 @@ mod verdict;
 mod tests;
 
 pub use build::ADVICE;
+pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
 pub use verdict::verdict;
 

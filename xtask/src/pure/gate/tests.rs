@@ -10,6 +10,7 @@ use crate::world::history;
 use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
+use schema::environment::{NvmlFacts, Reading};
 use schema::plan::{ClockClass, ProfileName, Residency};
 use schema::sanitize::{State, Tool};
 use schema::table::Column;
@@ -114,6 +115,31 @@ fn environment() {
     refuses("environment", "could not be counted", |e, _| {
         e.environment.nvml.as_mut().unwrap().ecc_uncorrected = None;
     });
+    type Planted = fn(&mut NvmlFacts);
+    let planted: [(&str, Planted); 9] = [
+        ("not looked at", |n| n.watch = None),
+        ("NVML watched other", |n| n.device = Some("other".to_owned())),
+        ("at 00000000:0A:00.0", |n| n.pci = Some("00000000:0A:00.0".to_owned())),
+        ("at an unknown address", |n| n.pci = None),
+        ("after the run, something keeps", |n| n.watch.as_mut().unwrap().after.busy_pct = Reading::Value(100)),
+        ("before the run, 2 other", |n| n.watch.as_mut().unwrap().before.processes = Reading::Value(2)),
+        ("corrected during", |n| n.watch.as_mut().unwrap().after.ecc_corrected = Reading::Value(5_000)),
+        ("lost during the run", |n| n.watch.as_mut().unwrap().lost = Some("the GPU is lost".to_owned())),
+        ("could not be read", |n| {
+            n.watch.as_mut().unwrap().after.memory_used_bytes = Reading::Failed("Unknown Error".to_owned());
+        }),
+    ];
+    for (words, plant) in planted {
+        refuses("environment", words, |e, _| plant(e.environment.nvml.as_mut().unwrap()));
+    }
+    refuses("environment", "CUDA measured on GPU", |e, _| e.environment.device.pci = None);
+    refuses("environment", "Windows", |e, _| {
+        e.environment.host.kernel = "5.15.167.4-microsoft-standard-WSL2".to_owned()
+    });
+    refuses("environment", "clocks were not read", |e, _| e.environment.time = None);
+    refuses("environment", "slept for 60000 ms", |e, _| {
+        e.environment.time.as_mut().unwrap()[1].boottime_ms += 60_000;
+    });
     refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
     refuses("environment", "base image has no digest", |e, _| {
@@ -128,6 +154,51 @@ fn environment() {
     refuses("environment", "different toolkit locks", |e, _| e.environment.toolkit_lock = Digest::of(b"x"));
     refuses("environment", "measured commit's", |_, f| f.history.as_mut().unwrap().toolkit_lock = None);
     refuses("environment", "did not rebuild", |e, _| e.build.as_mut().unwrap().toolkit = "box".to_owned());
+}
+
+#[test]
+fn a_record_from_before_surroundings_were_watched_is_judged_as_it_was_and_half_a_record_is_refused() {
+    let strip = |e: &mut Evidence| {
+        let nvml = e.environment.nvml.as_mut().unwrap();
+        (nvml.watch, nvml.device, nvml.pci) = (None, None, None);
+        (e.environment.time, e.environment.device.pci) = (None, None);
+    };
+    let (mut before, facts) = evidence();
+    strip(&mut before);
+    let text = serde_json::to_string(&before.environment).unwrap();
+    for key in ["watch", "time", "pci"] {
+        assert!(!text.contains(&format!("\"{key}\"")), "{key} is written where it is absent");
+    }
+    assert_eq!(serde_json::from_str::<schema::environment::Environment>(&text).unwrap(), before.environment);
+    // Another key in a gate's evidence would be another verdict than the sealed one.
+    let gates = judge(&before, &facts);
+    let new =
+        ["watch", "pci", "clock_readings", "wall_clock_steps_ms", "drift_judged", "drift_pct_most", "power_reading"];
+    for gate in gates.iter().filter(|gate| ["environment", "clocks"].contains(&gate.name.as_str())) {
+        assert!(gate.passed && !new.iter().any(|key| gate.evidence.contains_key(*key)), "{gate:?}");
+    }
+    for give_back in [
+        |e: &mut Evidence, whole: &Evidence| e.environment.time = whole.environment.time.clone(),
+        |e: &mut Evidence, whole: &Evidence| e.environment.device.pci = whole.environment.device.pci.clone(),
+        |e: &mut Evidence, whole: &Evidence| {
+            e.environment.nvml.as_mut().unwrap().watch = whole.environment.nvml.as_ref().unwrap().watch.clone();
+        },
+    ] {
+        refuses("environment", "", |e, _| {
+            let whole = e.clone();
+            strip(e);
+            give_back(e, &whole);
+        });
+    }
+}
+
+#[test]
+fn a_step_of_the_wall_clock_is_a_label_and_no_refusal() {
+    let (mut evidence, facts) = evidence();
+    evidence.environment.time.as_mut().unwrap()[2].wall_ms -= 1_145;
+    let gate = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
+    assert!(gate.passed, "{gate:?}");
+    assert_eq!(gate.evidence["wall_clock_steps_ms"], serde_json::json!([-1_145]));
 }
 
 #[test]

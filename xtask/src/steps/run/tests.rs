@@ -39,6 +39,7 @@ fn device() -> DeviceFacts {
         kernel_timeout: false,
         mig: Some(false),
         libcuda: Some(Digest::of("libcuda")),
+        pci: Some("0000:3B:00.0".to_owned()),
     }
 }
 
@@ -288,6 +289,17 @@ fn another_device_than_asked_for_is_refused() {
     fake.device.id = "emulated".into();
     let place = Place::new();
     place.refused(&fake, ExitCode::Measurement, "asked for device GPU-1");
+}
+
+#[test]
+fn a_harness_that_opened_another_gpu_is_refused() {
+    const UUID: &str = "GPU-fa4efa4e-0000-4000-8000-000000000001";
+    let (mut place, mut fake) = (Place::new(), Fake::new());
+    place.program.device = format!("cuda:{UUID}");
+    place.refused(&fake, ExitCode::Measurement, "opened another GPU: 0123456789abcdef");
+    fake.device.id = crate::world::nvml::device_id(UUID);
+    let said = place.run(&fake, &mut |_| {}).map_err(|error| error.to_string());
+    assert!(!said.is_err_and(|said| said.contains("another GPU")), "its own GPU is not another");
 }
 
 #[test]
