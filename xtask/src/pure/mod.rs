@@ -3,9 +3,11 @@
 pub mod attempts;
 pub mod claims;
 pub mod clock_class;
+pub mod container_end;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
+pub mod docker_says;
 pub mod figures;
 pub mod gate;
 pub mod json;

@@ -7,6 +7,7 @@ mod choose;
 mod clean;
 mod hostenv;
 mod image;
+mod patience;
 mod toolkit;
 mod turn;
 

@@ -44,7 +44,7 @@ pub fn make_base(paths: &Paths, anew: bool, quiet: bool) -> Result<String> {
     let machine = Machine::look();
     let (engine, _) = machine.ready().map_err(Denied::into_error)?;
     if let Some(image) = engine.image(LOCAL_BASE)?.filter(|_| !anew) {
-        return Ok(image.id);
+        return Ok(image.id.to_string());
     }
     let sysroot = preconditions(&machine, paths)?;
     let maker = Maker { machine: &machine, work: paths.state().join("base.partial"), quiet };
