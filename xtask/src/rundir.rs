@@ -96,7 +96,9 @@ pub fn find(
             let run = Run { id, inputs, source, notebook_head, measured_since: None };
             run.keep(paths)?;
             let dir = run.dir(paths);
-            fs_err::create_dir_all(&dir).map_err(|error| unwritable(&error))?;
+            fs_err::create_dir_all(paths.raw()).map_err(|error| unwritable(&error))?;
+            // Never a folder that is there already: it would hold somebody's old files.
+            fs_err::create_dir(&dir).map_err(|error| unwritable(&error))?;
             write_whole(&dir.join("claims.toml"), frozen.claims_toml.as_bytes())?;
             // The last file: with it the directory counts as begun.
             write_whole(&dir.join(LAST), frozen.plan_toml.as_bytes())?;

@@ -1,6 +1,7 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
 pub mod attempts;
+pub mod cdi;
 pub mod claims;
 pub mod clock_class;
 pub mod container_end;

@@ -12,7 +12,7 @@ mod removal;
 pub use docker::{DockerRuntime, HARDENING, LIMITS};
 pub use engine::{Engine, EngineFacts, EngineState, Image, ImageId, RegistryDigest};
 pub(crate) use engine::{failed, last, refused};
-pub use gpu::{GpuAccess, device_nodes, driver_libraries};
+pub use gpu::{GpuAccess, cdi_files, device_nodes, driver_libraries};
 pub use host::{HostRuntime, InsideRuntime};
 pub use owner::{Leftover, leftovers, sweep};
 

@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod container;
+pub mod disk;
 pub mod driver;
 pub mod evidence;
 pub mod files;

@@ -15,6 +15,7 @@ use super::{ProvisionOptions, Provisioned};
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::world::container::{DockerRuntime, Engine, EngineFacts, GpuAccess, HARDENING, ImageId, failed, sweep};
+use crate::world::disk::{Disks, Place};
 use crate::world::process::Child;
 use crate::world::toolkit::Toolkit;
 use crate::world::wheels::Lock;
@@ -59,6 +60,7 @@ pub(super) fn provision(
     };
     std::thread::scope(|scope| {
         let swept = scope.spawn(|| sweep(engine));
+        Place::docker(Path::new(&engine_facts.docker_root_dir)).require(&Disks).map_err(Denied::of)?;
         let base = find::base(paths, options, engine)?;
         let bare = plain(engine, &base, user);
         let probed = probe::probe(paths, &bare, engine_facts, &base, &gpu_access, options.need_gpu)?;

@@ -497,3 +497,29 @@ fn a_build_that_fails_says_of_what_kind_it_is() {
     let gone = "echo 'ERROR: failed to solve: x: failed to resolve source metadata for x: not found' >&2; exit 1";
     check_refused("build ", gone, false, "not the network", "mirror");
 }
+
+#[test]
+fn too_little_disk_where_docker_keeps_images_is_refused_before_any_work() {
+    let mut bench = Bench::new().with_docker(DOCKER, "");
+    let EngineState::Ready(facts) = &mut bench.machine.state else { panic!("an engine") };
+    // The kernel's own file system has no room at all.
+    facts.docker_root_dir = "/proc".into();
+    let error = refused(bench.provision(RuntimeChoice::Docker, None));
+    assert_eq!(code_of(&error), ExitCode::Environment);
+    assert!(
+        error.to_string().contains("docker's root folder") && remedy_of(&error).unwrap().contains("df -i"),
+        "{error}"
+    );
+    assert!(bench.calls("build ").is_empty() && bench.calls("run ").is_empty());
+}
+
+#[test]
+fn too_little_room_for_temporary_files_is_refused_in_every_runtime() {
+    let mut bench = Bench::new().with_own_toolkit();
+    bench.machine.env.push(("TMPDIR".into(), "/proc".into()));
+    for runtime in [RuntimeChoice::Host, RuntimeChoice::Auto] {
+        let error = refused(bench.provision(runtime, None));
+        assert_eq!(code_of(&error), ExitCode::Environment);
+        assert!(error.to_string().contains("temporary files"), "{error}");
+    }
+}
