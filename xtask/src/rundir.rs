@@ -230,6 +230,25 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_is_there_already_is_never_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let now = Timestamp::now();
+        let olds: Vec<PathBuf> = (0..2)
+            .map(|seconds| now + jiff::SignedDuration::from_secs(seconds))
+            .map(|time| time.strftime("%Y%m%dT%H%M%SZ").to_string())
+            .map(|time| paths.run(&format!("{time}-emulated-{}", Digest::of("source").short())))
+            .collect();
+        for old in &olds {
+            fs_err::create_dir_all(old).unwrap();
+            fs_err::write(old.join("claims.toml"), "of somebody else").unwrap();
+        }
+        let run = ask(&paths, Wanted::Latest, inputs("a", "p")).unwrap();
+        assert!(!olds.contains(&run.dir(&paths)));
+        assert!(olds.iter().all(|old| fs_err::read_to_string(old.join("claims.toml")).unwrap() == "of somebody else"));
+    }
+
+    #[test]
     fn a_run_is_not_resumed_on_another_gpu_or_with_another_plan() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());

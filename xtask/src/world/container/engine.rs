@@ -68,6 +68,8 @@ pub struct EngineFacts {
     pub cdi_spec_dirs: Option<Vec<String>>,
     /// What it keeps its images in.
     pub docker_root_dir: String,
+    /// Why no daemon answered; the client's own words, which it does not always repeat on stderr.
+    pub server_errors: Option<Vec<String>>,
 }
 
 impl EngineFacts {
@@ -243,13 +245,12 @@ fn judge(ended: &Ended, socket: impl FnOnce() -> Option<PathBuf>) -> EngineState
     if ended.timed_out {
         return EngineState::Unknown("docker info gives no answer".into());
     }
-    if ended.code == Some(0)
-        && let Ok(facts) = serde_json::from_str::<EngineFacts>(&ended.stdout)
-        && !facts.server_version.is_empty()
-    {
+    let facts: EngineFacts = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    if ended.code == Some(0) && !facts.server_version.is_empty() {
         return EngineState::Ready(Box::new(facts));
     }
-    let Refusal { kind, said } = refused(ended);
+    let errors = facts.server_errors.unwrap_or_default().join("\n");
+    let Refusal { kind, said } = refusal(ended.code, &format!("{errors}\n{}", ended.stderr), &ended.stdout);
     match kind {
         Kind::Forbidden => EngineState::Forbidden(said),
         Kind::Down => EngineState::Down(said),
@@ -328,6 +329,10 @@ mod tests {
     #[test]
     fn an_answer_without_a_version_or_with_a_failure_is_no_engine() {
         // As client 28.2.2 prints it for a format of one field: an empty line, an empty string, and exit code 1.
+        let only_on_stdout =
+            r#"{"ServerErrors":["Cannot connect to the Docker daemon at unix:///x. Is it there?"],"ClientInfo":{}}"#;
+        let EngineState::Down(said) = judged(1, only_on_stdout, "") else { panic!("not down") };
+        assert!(said.starts_with("Cannot connect"), "{said}");
         for stdout in ["\n", "\"\"\n", "", "{}"] {
             assert!(matches!(judged(1, stdout, DOWN[1]), EngineState::Down(_)), "{stdout:?}");
             assert!(matches!(judged(0, stdout, ""), EngineState::Unknown(_)), "{stdout:?}");
