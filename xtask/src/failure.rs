@@ -89,7 +89,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("old");
         std::fs::write(&file, "of an earlier run").unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
         match fs_err::read(&file) {
             Err(error) => assert_eq!(code_of(&error.into()), ExitCode::Environment),
             Ok(_) => eprintln!("skipped: a file that may not be read (root reads every one)"),

@@ -70,6 +70,8 @@ pub fn judge(code: i32, stderr: &str, state: Option<&State>) -> End {
         }
         (KILLED, _) => End::Killed,
         (BUS, _) => End::Bus,
+        // Other codes of docker's own, on an engine that has no record of the container.
+        (_, None) if stderr.lines().any(|line| line.starts_with("docker: ")) => refused(""),
         _ => End::Own,
     }
 }
@@ -134,6 +136,11 @@ mod tests {
         assert_eq!(kind(127, "docker: Error response from daemon: x\n", NEVER_BEGAN), Some(Kind::NoProgram));
         assert_eq!(kind(127, "", NEVER_BEGAN), Some(Kind::NoProgram));
         assert_eq!(kind(127, "sh: 1: x: not found\n", ""), None);
+        assert_eq!(
+            kind(255, "docker: Error response from daemon: no space left on device\n", ""),
+            Some(Kind::DiskFull)
+        );
+        assert_eq!(kind(255, "docker: words\n", "255 false \"\" 2026-01-01T00:00:00Z x"), None);
         assert_eq!(kind(127, "sh: 1: x: not found\n", "127 false \"\" 2026-01-01T00:00:00Z x"), None);
         assert_eq!(
             kind(126, "docker: permission denied while trying to connect to x.sock\n", ""),

@@ -103,9 +103,10 @@ fn stale(machine: &Machine, facts: &EngineFacts) -> Option<String> {
 /// An engine without root may set no device rules, and one with root must: one setting makes either work and the other fail.
 fn runtime_config(options: &DoctorOptions, machine: &Machine, facts: &EngineFacts) -> Option<Check> {
     const NAME: &str = "gpu-runtime-config";
-    if device_nodes(&machine.root).is_empty() || found(machine, facts) != GpuAccess::Gpus {
+    if found(machine, facts) != GpuAccess::Gpus {
         return None;
     }
+    let needed = options.only_docker() && !device_nodes(&machine.root).is_empty();
     let home = machine.var("HOME").unwrap_or_default().trim_start_matches('/');
     let own = machine.root.join(home).join(".config/nvidia-container-runtime/config.toml");
     let system = machine.root.join("etc/nvidia-container-runtime/config.toml");
@@ -130,7 +131,7 @@ fn runtime_config(options: &DoctorOptions, machine: &Machine, facts: &EngineFact
     Some(match (facts.rootless(), no_cgroups) {
         (true, false) => Check::missing(
             NAME,
-            options.only_docker(),
+            needed,
             format!(
                 "the engine has no root, and /{name} leaves no-cgroups off: a GPU inside says insufficient permissions"
             ),
@@ -138,7 +139,7 @@ fn runtime_config(options: &DoctorOptions, machine: &Machine, facts: &EngineFact
         ),
         (false, true) => Check::missing(
             NAME,
-            options.only_docker(),
+            needed,
             format!("the engine has root, and /{name} sets no-cgroups: a GPU inside says unknown error"),
             set("false"),
         ),
@@ -287,6 +288,7 @@ mod tests {
         with(own, on).rootless().check(CHECK, State::Ok, "home/user", "");
         with(SYSTEM, "no-cgroups = ").check(CHECK, State::Warn, SYSTEM, "edit");
         assert!(!Bench::gpu(&[(SYSTEM, on)], &[]).checks().iter().any(|check| check.name == CHECK));
+        Bench::new(&[(SYSTEM, on)], &["nvidia-ctk"]).registered().check(CHECK, State::Warn, "sets no-cgroups", "");
     }
 
     #[test]

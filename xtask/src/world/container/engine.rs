@@ -30,7 +30,7 @@ pub struct Engine {
 const REMOVAL: Duration = Duration::from_secs(90);
 
 /// Two further attempts, the second after a long while.
-const WAITS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(120)];
+const WAITS: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(60)];
 
 /// Whether an engine answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -353,7 +353,7 @@ mod tests {
             return;
         }
         use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(dir.path().join("there"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(dir.path().join("there"), std::fs::Permissions::from_mode(0o0)).unwrap();
         assert!(matches!(judge(&said, || at("there")), EngineState::Forbidden(_)));
     }
 
