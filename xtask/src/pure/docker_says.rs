@@ -280,11 +280,11 @@ pub fn disk_full(text: &str) -> Option<String> {
 }
 
 fn find(text: &str) -> Option<Refusal> {
-    let lines: Vec<(&str, String)> = telling(text).map(|line| (line, line.to_lowercase())).collect();
+    let lines: Vec<(&str, String)> = telling(text).map(clause).map(|line| (line, line.to_lowercase())).collect();
     RULES.iter().find_map(|(kind, alternatives)| {
         let holds = |line: &str| alternatives.iter().any(|stems| stems.iter().all(|stem| line.contains(stem)));
         let (line, _) = lines.iter().rev().find(|(_, lower)| holds(lower))?;
-        Some(Refusal { kind: *kind, said: tail(clause(line)) })
+        Some(Refusal { kind: *kind, said: tail(line) })
     })
 }
 
@@ -297,7 +297,8 @@ fn telling(text: &str) -> impl DoubleEndedIterator<Item = &str> {
 
 /// Of the GPU runtime's nested messages the last clause alone tells; what wraps it changes with every version.
 fn clause(line: &str) -> &str {
-    line.rfind("nvidia-container-cli: ").map_or(line, |at| &line[at..])
+    // In ASCII, so that places in the text stay where they are.
+    line.to_ascii_lowercase().rfind("nvidia-container-cli: ").map_or(line, |at| &line[at..])
 }
 
 /// Printable, and of a long line its end, where the cause stands.
