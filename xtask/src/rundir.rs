@@ -100,7 +100,9 @@ pub fn find(
             let run = Run { id, inputs, source, notebook_head, measured_since: None, spoiled: None };
             run.keep(paths)?;
             let dir = run.dir(paths);
-            fs_err::create_dir_all(&dir).map_err(|error| unwritable(&error))?;
+            fs_err::create_dir_all(paths.raw()).map_err(|error| unwritable(&error))?;
+            // Never a folder that is there already: it would hold somebody's old files.
+            fs_err::create_dir(&dir).map_err(|error| unwritable(&error))?;
             write_whole(&dir.join("claims.toml"), frozen.claims_toml.as_bytes())?;
             if let Some(reopened) = &frozen.reopened_toml {
                 write_whole(&dir.join(REOPENED), reopened.as_bytes())?;
@@ -253,6 +255,25 @@ mod tests {
         let left: Vec<_> = fs_err::read_dir(paths.raw()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [second.id.as_str()]);
         assert!(second.dir(&paths).join("claims.toml").is_file());
+    }
+
+    #[test]
+    fn a_directory_that_is_there_already_is_never_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let now = Timestamp::now();
+        let olds: Vec<PathBuf> = (0..2)
+            .map(|seconds| now + jiff::SignedDuration::from_secs(seconds))
+            .map(|time| time.strftime("%Y%m%dT%H%M%SZ").to_string())
+            .map(|time| paths.run(&format!("{time}-emulated-{}", Digest::of("source").short())))
+            .collect();
+        for old in &olds {
+            fs_err::create_dir_all(old).unwrap();
+            fs_err::write(old.join("claims.toml"), "of somebody else").unwrap();
+        }
+        let run = ask(&paths, Wanted::Latest, inputs("a", "p")).unwrap();
+        assert!(!olds.contains(&run.dir(&paths)));
+        assert!(olds.iter().all(|old| fs_err::read_to_string(old.join("claims.toml")).unwrap() == "of somebody else"));
     }
 
     #[test]

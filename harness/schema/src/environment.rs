@@ -67,6 +67,12 @@ pub struct Container {
     pub base_digest: String,
     /// Whether the base is local and air-gapped.
     pub base_local: bool,
+    /// The id of the image that programs ran in, as its engine names it; never a registry's digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
+    /// Where the engine keeps its images, e.g. `overlay2`: an id is one store's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_driver: Option<String>,
     /// Digest of `docker/Dockerfile`.
     pub dockerfile: Digest,
     /// How the GPU got in: `cdi`, `gpus`, `device-nodes` or `none`.

@@ -1,5 +1,6 @@
 //! What this machine has and lacks for a run, and what to type. It only looks: nothing is installed, pulled, started or removed.
 
+mod container_gpu;
 mod docker;
 mod gpu;
 mod machine;

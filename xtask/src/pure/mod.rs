@@ -1,13 +1,16 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
 pub mod attempts;
+pub mod cdi;
 pub mod claims;
 pub mod clock_class;
+pub mod container_end;
 #[cfg(test)]
 mod corruption;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
+pub mod docker_says;
 pub mod drift;
 pub mod driver_version;
 pub mod figures;

@@ -7,6 +7,7 @@ mod choose;
 mod clean;
 mod hostenv;
 mod image;
+mod patience;
 mod toolkit;
 mod turn;
 
@@ -18,10 +19,12 @@ pub use toolkit::{BoxToolkit, DRIVER_NEEDED, box_toolkit};
 
 use crate::paths::Paths;
 use crate::world::container::Runtime;
+use crate::world::disk::{Disks, Place};
 use crate::world::toolkit::Toolkit;
 use anyhow::Result;
 use schema::Digest;
 use schema::environment::Container;
+use std::path::Path;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -91,6 +94,8 @@ pub fn provision(paths: &Paths, options: &ProvisionOptions) -> Result<Provisione
 
 fn provision_on(paths: &Paths, options: &ProvisionOptions, machine: &Machine) -> Result<Provisioned> {
     let _turn = turn::take(&paths.state(), options.quiet)?;
+    Place::checkout(paths.root()).require(&Disks)?;
+    Place::temporary(Path::new(machine.var("TMPDIR").unwrap_or("/tmp"))).require(&Disks)?;
     let done = match options.runtime {
         RuntimeChoice::Docker => image::provision(paths, options, machine, "asked for").map_err(Denied::into_error),
         RuntimeChoice::Host => toolkit::provision_here(paths, options, machine, "host", "asked for"),

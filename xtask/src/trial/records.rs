@@ -110,6 +110,8 @@ pub(super) fn environment() -> Environment {
             base: "rust:1-bookworm".to_owned(),
             base_digest: format!("sha256:{}", Digest::of("base")),
             base_local: false,
+            image_id: Some(format!("sha256:{}", Digest::of("image"))),
+            storage_driver: Some("overlay2".to_owned()),
             dockerfile: Digest::of("Dockerfile"),
             gpu_access: "cdi".to_owned(),
             hardening: vec!["--network=none".to_owned()],

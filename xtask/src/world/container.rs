@@ -7,16 +7,20 @@ mod engine;
 mod gpu;
 mod host;
 mod owner;
+mod removal;
 
-pub use docker::{DockerRuntime, HARDENING};
-pub(crate) use engine::last;
-pub use engine::{Engine, EngineFacts, EngineState, Image};
-pub use gpu::{GpuAccess, device_nodes, driver_libraries};
+pub use docker::{DockerRuntime, HARDENING, LIMITS};
+pub use engine::{Engine, EngineFacts, EngineState, Image, ImageId, RegistryDigest};
+pub(crate) use engine::{failed, last, refused};
+pub use gpu::{GpuAccess, cdi_files, device_nodes, driver_libraries};
 pub use host::{HostRuntime, InsideRuntime};
 pub use owner::{Leftover, leftovers, sweep};
 
 use super::process::Ended;
+use crate::failure::fail;
+use crate::pure::docker_says::{self, Kind};
 use anyhow::Result;
+use schema::ExitCode;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,5 +66,17 @@ pub trait Runtime: Sync {
     fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
         let _ = overdue;
         self.run(task, on_line)
+    }
+}
+
+/// A program that failed for want of disk is no verdict on what it was given.
+fn full_disk(label: &str, ended: Ended) -> Result<Ended> {
+    match docker_says::disk_full(&ended.stderr) {
+        Some(said) if ended.code != Some(0) => Err(fail(
+            ExitCode::Environment,
+            format!("{label}: {} ({said}); what it wrote is not used", Kind::DiskFull.means()),
+            Kind::DiskFull.remedy(),
+        )),
+        _ => Ok(ended),
     }
 }

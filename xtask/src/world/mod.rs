@@ -3,6 +3,7 @@
 pub mod attempts;
 pub mod container;
 pub mod cuda;
+pub mod disk;
 pub mod driver;
 pub mod evidence;
 pub mod files;

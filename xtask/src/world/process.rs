@@ -92,7 +92,7 @@ impl Child {
         let mut running = Running::start(self)?;
         let end = running.watch(self.deadline, on_line, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
-        let status = running.finish(&self.name(), on_line)?;
+        let status = running.finish(&self.name(), PATIENCE, on_line)?;
         match end {
             End::Asked(signal) => Err(interruption(signal, &self.name())),
             End::Itself | End::Deadline => Ok(Ended {
@@ -177,6 +177,15 @@ enum Event {
     Exited,
 }
 
+/// How long a child may take to end after each signal.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    term: Duration,
+    kill: Duration,
+}
+
+const PATIENCE: Patience = Patience { term: Duration::from_secs(2), kill: Duration::from_secs(20) };
+
 /// Who ended the child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -233,8 +242,15 @@ impl Running {
     }
 
     /// Ends what still runs of the group, confirms the end, and takes what is left in the pipes.
-    fn finish(&mut self, name: &str, on_line: &mut dyn FnMut(&str)) -> Result<std::process::ExitStatus> {
-        for (signal, patience) in [(Signal::TERM, Duration::from_secs(2)), (Signal::KILL, Duration::from_secs(20))] {
+    ///
+    /// A process that a driver holds in the kernel ends on no signal: it is left, and said, instead of waited for.
+    fn finish(
+        &mut self,
+        name: &str,
+        patience: Patience,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<std::process::ExitStatus> {
+        for (signal, patience) in [(Signal::TERM, patience.term), (Signal::KILL, patience.kill)] {
             if !self.exited {
                 let _ = rustix::process::kill_process_group(self.pid, signal);
                 self.drain(patience, on_line, |running| running.exited);
@@ -243,8 +259,14 @@ impl Running {
         if !self.exited {
             return Err(fail(
                 ExitCode::Environment,
-                format!("{name} (process {}) was killed and has not ended", self.pid.as_raw_nonzero()),
-                format!("look at /proc/{}/stack; a driver that hangs needs a reboot", self.pid.as_raw_nonzero()),
+                format!(
+                    "{name} (process {}) was killed and has not ended: a device or a disk does not respond",
+                    self.pid.as_raw_nonzero()
+                ),
+                format!(
+                    "sudo cat /proc/{}/stack; a GPU driver that hangs needs a reset or a reboot",
+                    self.pid.as_raw_nonzero()
+                ),
             ));
         }
         // The leader is not yet reaped, so its number still names this group and no other.

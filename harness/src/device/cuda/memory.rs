@@ -4,8 +4,10 @@
 #![expect(unsafe_code, reason = "wraps the driver's memory calls")]
 
 use super::abi::{Address, BlockRecord, CheckCounts, ClockSample, SiteCounters};
+use crate::failure::fail;
 use anyhow::Context as _;
-use cudarc::driver::{result, sys};
+use cudarc::driver::{DriverError, result, sys};
+use schema::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Share of the free device memory that we never go beyond, in per cent.
@@ -144,6 +146,20 @@ pub(super) struct Mapped {
     lines: usize,
 }
 
+/// The driver says "out of memory" of the host's memory too, on a GPU that has plenty.
+fn no_host_memory(error: DriverError, bytes: usize) -> anyhow::Error {
+    if error.0 != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return error.into();
+    }
+    fail(
+        ExitCode::Environment,
+        format!(
+            "no {bytes} bytes of page-locked host memory (cuMemHostAlloc, out of memory): this is the host's memory, not \
+             the GPU's; see ulimit -l and free -m where the harness runs"
+        ),
+    )
+}
+
 /// 32-bit words in a cache line of the host.
 const LINE_WORDS: usize = 16;
 
@@ -154,11 +170,12 @@ impl Mapped {
     /// When the driver refuses.
     pub(super) fn new(lines: usize) -> anyhow::Result<Self> {
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
+        let bytes = lines * LINE_WORDS * size_of::<u32>();
         let mut host = std::ptr::null_mut();
         let mut device = 0;
         // SAFETY: both out-parameters are valid, and the context is current.
         unsafe {
-            sys::cuMemHostAlloc(&raw mut host, lines * LINE_WORDS * size_of::<u32>(), flags).result()?;
+            sys::cuMemHostAlloc(&raw mut host, bytes, flags).result().map_err(|error| no_host_memory(error, bytes))?;
             sys::cuMemHostGetDevicePointer_v2(&raw mut device, host, 0).result()?;
         }
         let mapped = Self { host: host.cast(), device, lines };
@@ -239,6 +256,17 @@ mod tests {
         let places = [layout.add::<u32>(1), layout.add::<u64>(17), layout.add::<u8>(0), layout.add::<u8>(1)];
         assert_eq!(places, [0, 128, 384, 384]);
         assert_eq!(layout.bytes(), 512);
+    }
+
+    #[test]
+    fn no_host_memory_is_not_said_to_be_the_gpus() {
+        let error = no_host_memory(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY), 4096);
+        assert_eq!(crate::failure::code_of(&error), ExitCode::Environment);
+        let said = error.to_string();
+        assert!(said.contains("4096 bytes of page-locked host memory") && said.contains("ulimit -l"), "{said}");
+        // The driver's own words need a driver, so this error is only looked at.
+        let other = no_host_memory(DriverError(sys::CUresult::CUDA_ERROR_NOT_PERMITTED), 4096);
+        assert_eq!(crate::failure::code_of(&other), ExitCode::Measurement);
     }
 
     #[test]

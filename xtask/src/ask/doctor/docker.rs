@@ -1,15 +1,21 @@
-//! Docker: absent, down and forbidden apart; the base, GPU access, and containers that some run left.
+//! Docker: absent, down and forbidden apart; which one answers, the base, and containers that some run left.
 
-use super::{Check, DoctorOptions};
+use super::machine::disk;
+use super::{Check, DoctorOptions, container_gpu};
 use crate::paths::Paths;
 use crate::steps::provision::{BaseLock, LOCAL_BASE, Machine, explain};
-use crate::world::container::{Engine, EngineFacts, EngineState, GpuAccess, device_nodes, leftovers};
+use crate::world::container::{Engine, EngineFacts, EngineState, leftovers};
+use crate::world::disk::{Disks, Place};
+use crate::world::process::find_program;
+use std::path::{Path, PathBuf};
 
 pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
     let mut checks = vec![engine(options, &machine.state)];
     if let (Some(engine), EngineState::Ready(facts)) = (&machine.engine, &machine.state) {
         checks.push(base(paths, options, engine));
-        checks.push(gpu_access(machine, facts));
+        checks.push(clients(machine, facts));
+        checks.extend(container_gpu::checks(options, machine, facts));
+        checks.push(disk("disk-docker", &Place::docker(Path::new(&facts.docker_root_dir)), &Disks));
         checks.push(left(engine));
         checks.push(cgroup(facts));
     }
@@ -48,8 +54,15 @@ fn base(paths: &Paths, options: &DoctorOptions, engine: &Engine) -> Check {
         (None, Some(name)) => vec![name.to_owned()],
         (None, None) => vec![],
     };
-    match candidates.iter().find(|reference| matches!(engine.image(reference), Ok(Some(_)))) {
-        Some(reference) => Check::ok(NAME, format!("{reference} is here")),
+    let found = candidates.iter().map(|reference| (reference, engine.image(reference)));
+    match found.into_iter().find(|(_, image)| !matches!(image, Ok(None))) {
+        Some((_, Err(error))) => Check::missing(
+            NAME,
+            options.only_docker(),
+            format!("{error:#}"),
+            crate::failure::remedy_of(&error).unwrap_or("docker info").to_owned(),
+        ),
+        Some((reference, Ok(_))) => Check::ok(NAME, format!("{reference} is here")),
         None => Check::missing(
             NAME,
             options.only_docker() && (options.offline || pinned.is_none()),
@@ -59,19 +72,33 @@ fn base(paths: &Paths, options: &DoctorOptions, engine: &Engine) -> Check {
     }
 }
 
-fn gpu_access(machine: &Machine, facts: &EngineFacts) -> Check {
-    const NAME: &str = "container-gpu";
-    if device_nodes(&machine.root).is_empty() {
-        return Check::ok(NAME, "no GPU to bring in");
+/// Which docker answers, where several are on PATH: a snap's daemon has a root folder and a view of the driver of its own.
+fn clients(machine: &Machine, facts: &EngineFacts) -> Check {
+    const NAME: &str = "docker-clients";
+    let mut clients: Vec<PathBuf> = Vec::new();
+    for dir in std::env::split_paths(machine.var("PATH").unwrap_or_default()) {
+        let Some(client) = find_program(&dir.join("docker"), "").filter(|client| client.is_file()) else { continue };
+        if !clients.iter().any(|known| known.canonicalize().ok() == client.canonicalize().ok()) {
+            clients.push(client);
+        }
     }
-    let access = GpuAccess::find(&machine.root, machine.var("PATH").unwrap_or_default(), facts);
-    match &access {
-        GpuAccess::DeviceNodes { libraries, .. } if libraries.is_empty() => Check::warn(
+    let names = clients.iter().map(|client| client.display().to_string()).collect::<Vec<_>>().join(", ");
+    let is_snap = facts.docker_root_dir.contains("/snap/")
+        || clients
+            .first()
+            .is_some_and(|c| c.canonicalize().unwrap_or_default().starts_with("/snap") || c.starts_with("/snap"));
+    let remedy = "type -a docker; docker context ls; sudo snap remove docker where the packaged one is meant";
+    match (is_snap, clients.len()) {
+        (true, _) => Check::warn(
             NAME,
-            "device nodes, but no libcuda.so.1 in the loader's folders or /usr/local/nvidia/lib64",
-            "ldconfig -p | grep libcuda; install the driver's libraries, or --runtime host",
+            format!(
+                "a snap's docker answers ({names}; its root is {}): its GPU runtime does not see the driver",
+                facts.docker_root_dir
+            ),
+            remedy,
         ),
-        access => Check::ok(NAME, access.name()),
+        (false, 2..) => Check::warn(NAME, format!("several on PATH, the first is used: {names}"), remedy),
+        _ => Check::ok(NAME, names),
     }
 }
 
@@ -131,5 +158,44 @@ mod tests {
     fn asked_for_docker_its_absence_blocks() {
         let check = engine(&options(RuntimeChoice::Docker), &EngineState::Absent);
         assert_eq!(check.state, State::Block);
+    }
+
+    fn machine(path: &str) -> Machine {
+        let env = vec![("PATH".to_owned(), path.to_owned())];
+        Machine { root: "/nonexistent".into(), env, engine: None, state: EngineState::Absent, inside: None }
+    }
+
+    #[test]
+    fn two_dockers_and_a_snaps_are_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        for name in ["a", "b", "snap/bin"] {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+            let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fake/docker");
+            std::fs::copy(fake, dir.path().join(name).join("docker")).unwrap();
+        }
+        std::fs::create_dir(dir.path().join("c")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("a/docker"), dir.path().join("c/docker")).unwrap();
+        let facts = |root: &str| EngineFacts { docker_root_dir: root.into(), ..EngineFacts::default() };
+        let found = |path: &str, root: &str| clients(&machine(path), &facts(root));
+        let usual = "/var/lib/docker";
+        assert_eq!(found(&at("a"), usual).state, State::Ok);
+        // The same program under two names is one.
+        assert_eq!(found(&format!("{}:{}", at("a"), at("c")), usual).state, State::Ok);
+        let two = found(&format!("{}:{}", at("a"), at("b")), usual);
+        assert!(
+            two.state == State::Warn && two.found.contains("a/docker") && two.found.contains("b/docker"),
+            "{two:?}"
+        );
+        let snap = found(&at("a"), "/var/snap/docker/common/var-lib-docker");
+        assert!(snap.state == State::Warn && snap.found.contains("snap's docker"), "{snap:?}");
+    }
+
+    #[test]
+    fn an_engine_that_says_something_else_is_explained_by_its_kind() {
+        let said = "could not select device driver \"\" with capabilities: [[gpu]]";
+        let check = engine(&options(RuntimeChoice::Docker), &EngineState::Unknown(said.into()));
+        assert_eq!((check.name, check.state), ("docker-unknown", State::Block));
+        assert!(check.found.contains("knows no GPU runtime") && check.remedy.contains("nvidia-ctk"), "{check:?}");
     }
 }

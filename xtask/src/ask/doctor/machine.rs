@@ -2,7 +2,9 @@
 
 use super::{Check, DoctorOptions};
 use crate::paths::Paths;
+use crate::pure::docker_says::Kind;
 use crate::steps::provision::Machine;
+use crate::world::disk::{DiskProbe, Disks, Place, Room};
 use crate::world::process::{Child, Ended, find_program};
 use crate::world::wheels::{Lock, is_installed};
 use std::path::{Path, PathBuf};
@@ -13,7 +15,8 @@ pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) 
         rust(paths, machine),
         compiler(options, machine),
         pip(paths, options, machine),
-        disk(paths),
+        disk("disk", &Place::checkout(paths.root()), &Disks),
+        disk("disk-tmp", &Place::temporary(Path::new(machine.var("TMPDIR").unwrap_or("/tmp"))), &Disks),
         kernel(machine),
         inside(machine),
         clock_rights(machine),
@@ -63,22 +66,14 @@ fn pip(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Check {
     }
 }
 
-fn disk(paths: &Paths) -> Check {
-    match rustix::fs::statvfs(paths.root()) {
-        Ok(stat) => judge_disk(stat.f_bavail * stat.f_frsize),
-        Err(error) => Check::warn("disk", format!("cannot be asked: {error}"), "df -h ."),
-    }
-}
-
-/// Toolkit and wheels take 0.5 GB, a build tree 3 GB, an image 2 GB.
-fn judge_disk(free_bytes: u64) -> Check {
-    #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
-    let found = format!("{:.1} GB free", free_bytes as f64 / 1e9);
-    let remedy = "free some: docker image prune; cargo clean";
-    match free_bytes {
-        0..2_000_000_000 => Check::missing("disk", true, format!("{found}; a run needs 2 at least"), remedy),
-        2_000_000_000..8_000_000_000 => Check::warn("disk", format!("{found}; an image and a full run want 8"), remedy),
-        _ => Check::ok("disk", found),
+/// Room for what a run writes: bytes and inodes.
+pub(super) fn disk(name: &'static str, place: &Place, probe: &dyn DiskProbe) -> Check {
+    let remedy = Kind::DiskFull.remedy();
+    match place.room(probe) {
+        Room::Good(found) => Check::ok(name, found),
+        Room::Little(found) => Check::warn(name, found, remedy),
+        Room::TooLittle(found) => Check::missing(name, true, found, remedy),
+        Room::Unknown(found) => Check::warn(name, format!("cannot be asked: {found}"), "df -h and df -i of it"),
     }
 }
 
@@ -173,9 +168,19 @@ mod tests {
         Machine { root: root.to_owned(), env, engine: None, state: EngineState::Absent, inside: None }
     }
 
+    struct Free(u64);
+
+    impl DiskProbe for Free {
+        fn free(&self, _: &Path) -> std::io::Result<crate::world::disk::Free> {
+            Ok(crate::world::disk::Free { bytes: self.0, inodes: Some(1_000_000) })
+        }
+    }
+
     #[test]
     fn little_disk_warns_and_none_blocks() {
-        let states = [1_999_999_999, 2_000_000_000, 9_000_000_000].map(|bytes| judge_disk(bytes).state);
+        let place = Place::checkout(Path::new("/x"));
+        let states =
+            [1_999_999_999, 2_000_000_000, 9_000_000_000].map(|bytes| disk("disk", &place, &Free(bytes)).state);
         assert_eq!(states, [State::Block, State::Warn, State::Ok]);
     }
 

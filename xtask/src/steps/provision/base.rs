@@ -6,7 +6,8 @@ use super::choose::{Denied, Machine};
 use super::hostenv;
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::world::container::{Engine, last};
+use crate::pure::docker_says::{Kind, refusal};
+use crate::world::container::Engine;
 use crate::world::process::{Child, find_program};
 use anyhow::{Context, Result};
 use schema::ExitCode;
@@ -44,7 +45,7 @@ pub fn make_base(paths: &Paths, anew: bool, quiet: bool) -> Result<String> {
     let machine = Machine::look();
     let (engine, _) = machine.ready().map_err(Denied::into_error)?;
     if let Some(image) = engine.image(LOCAL_BASE)?.filter(|_| !anew) {
-        return Ok(image.id);
+        return Ok(image.id.to_string());
     }
     let sysroot = preconditions(&machine, paths)?;
     let maker = Maker { machine: &machine, work: paths.state().join("base.partial"), quiet };
@@ -140,17 +141,16 @@ impl Maker<'_> {
         if ended.code == Some(0) {
             return Ok(());
         }
-        let said = ended
-            .stdout
-            .lines()
-            .rev()
-            .find(|line| line.starts_with("E: "))
-            .map_or_else(|| last(&ended.stderr), str::to_owned);
-        Err(fail(
-            ExitCode::Environment,
-            format!("{program} failed: {said}"),
-            "check the network to Debian's packages and the disk (df -h), then run it again",
-        ))
+        // debootstrap tells its errors on stdout, among much else.
+        let errors = ended.stdout.lines().filter(|line| line.starts_with("E: ")).collect::<Vec<_>>().join("\n");
+        let said = refusal(None, &format!("{}\n{errors}", ended.stderr), "");
+        let remedy = match said.kind {
+            Kind::Unknown | Kind::Network => {
+                "check the network to Debian's packages and the disk (df -h), then run it again"
+            }
+            kind => kind.remedy(),
+        };
+        Err(fail(ExitCode::Environment, said.message(&format!("{program} failed")), remedy))
     }
 
     fn say(&self, line: &str) {

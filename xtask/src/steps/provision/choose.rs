@@ -1,6 +1,7 @@
 //! What this machine offers, and the difference between what cannot be had and what is refused.
 
 use crate::failure::{code_of, fail};
+use crate::pure::docker_says::{Kind, refusal};
 use crate::world::container::{Engine, EngineFacts, EngineState};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -99,15 +100,15 @@ pub fn explain(state: &EngineState) -> (String, String) {
     let (found, remedy) = match state {
         EngineState::Ready(facts) => return (facts.line(), String::new()),
         EngineState::Absent => ("no docker client on PATH".into(), "sudo apt-get install docker.io, or --runtime host"),
-        EngineState::Down(said) => (
-            format!("the docker daemon is down ({said})"),
-            "sudo systemctl start docker, or sudo dockerd & where there is no systemd, or --runtime host",
-        ),
-        EngineState::Forbidden(said) => (
-            format!("the docker socket is not ours to open ({said})"),
-            "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell), or --runtime host",
-        ),
-        EngineState::Unknown(said) => (format!("docker does not answer as expected ({said})"), "docker info"),
+        EngineState::Down(said) => (format!("the docker daemon is down ({said})"), Kind::Down.remedy()),
+        EngineState::Forbidden(said) => {
+            (format!("the docker socket is not ours to open ({said})"), Kind::Forbidden.remedy())
+        }
+        EngineState::Unknown(said) => {
+            let refusal = refusal(None, said, "");
+            let remedy = if refusal.kind == Kind::Unknown { "docker info" } else { refusal.kind.remedy() };
+            (refusal.message("docker does not answer as expected"), remedy)
+        }
     };
     (found, remedy.to_owned())
 }

@@ -2,17 +2,20 @@
 
 mod facts;
 mod find;
+mod probe;
 
 pub use facts::BaseFacts;
 pub(super) use facts::host_sysroot;
 pub use find::BaseLock;
 
 use super::choose::{Denied, Machine};
+use super::patience::patiently;
 use super::toolkit::{cuda_of, no_older_toolkit, sanitizer_below, too_old, wheels};
 use super::{ProvisionOptions, Provisioned};
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::world::container::{DockerRuntime, Engine, EngineFacts, GpuAccess, HARDENING, last, sweep};
+use crate::world::container::{DockerRuntime, Engine, EngineFacts, GpuAccess, HARDENING, ImageId, failed, sweep};
+use crate::world::disk::{Disks, Place};
 use crate::world::process::Child;
 use crate::world::toolkit::Toolkit;
 use crate::world::wheels::Lock;
@@ -34,7 +37,7 @@ const SANITIZER_LABEL: &str = "assay.sanitizer";
 
 /// An image to run, and the toolkit in it.
 struct Ready {
-    image: String,
+    image: ImageId,
     toolkit: Toolkit,
     why: String,
     key: Digest,
@@ -57,15 +60,21 @@ pub(super) fn provision(
     };
     std::thread::scope(|scope| {
         let swept = scope.spawn(|| sweep(engine));
+        Place::docker(Path::new(&engine_facts.docker_root_dir)).require(&Disks).map_err(Denied::of)?;
         let base = find::base(paths, options, engine)?;
-        let plain = plain(engine, &base, user);
+        let bare = plain(engine, &base, user);
+        let probed = probe::probe(paths, &bare, engine_facts, &base, &gpu_access, options.need_gpu)?;
+        if !options.quiet {
+            eprintln!("{}", probed.line());
+        }
+        let plain = DockerRuntime { limits: probed.limits, ..bare };
         let facts = facts::of_base(paths, &plain, &base)?;
         let ready = ready(paths, options, machine, engine, &base, &facts)?;
         say_swept(options, swept.join())?;
         let (env, readable) = environment(machine, paths, &ready, &facts);
         let dockerfile = Digest::of_file(paths.docker().join("Dockerfile")).map_err(anyhow::Error::from)?;
-        let container = record(engine_facts, &base, dockerfile, &gpu_access);
         let image = ready.image;
+        let container = record(engine_facts, &base, &image, dockerfile, &gpu_access, &plain.limits);
         Ok(Provisioned {
             runtime: Box::new(DockerRuntime { image, gpu_access, env, readable, ..plain }),
             runtime_why: why.to_owned(),
@@ -95,6 +104,7 @@ fn plain(engine: &Engine, base: &Base, user: (u32, u32)) -> DockerRuntime {
         engine: engine.clone(),
         image: base.id.clone(),
         user,
+        limits: Vec::new(),
         gpu_access: GpuAccess::None,
         env: vec![("HOME".into(), "/tmp".into()), ("LC_ALL".into(), "C.UTF-8".into())],
         readable: Vec::new(),
@@ -137,7 +147,7 @@ fn in_the_base(options: &ProvisionOptions, base: &Base, facts: &BaseFacts, lock:
         image: base.id.clone(),
         toolkit: Toolkit { origin: "image".into(), root, nvcc, sanitizer: facts.sanitizer.clone(), lock: lock.digest },
         why: format!("the base {} has its own: {}", base.reference, facts.nvcc_version),
-        key: Digest::of(format!("docker\n{}\n", base.digest)),
+        key: Digest::of(format!("docker\n{}\n", base.digest())),
         cached: true,
     })
 }
@@ -153,7 +163,7 @@ fn built(
 ) -> Result<Ready, Denied> {
     let dockerfile = paths.docker().join("Dockerfile");
     let recipe = Digest::of_file(&dockerfile).map_err(anyhow::Error::from)?;
-    let key = Digest::of(format!("docker\n{}\n{}\n{recipe}\n", base.digest, lock.digest));
+    let key = Digest::of(format!("docker\n{}\n{}\n{recipe}\n", base.digest(), lock.digest));
     let tag = format!("assay:{}", key.short());
     let (made, cached) = match made(engine, &tag, &key)? {
         Some(made) => (made, true),
@@ -183,7 +193,7 @@ fn built(
 
 /// An image that we built.
 struct Made {
-    id: String,
+    id: ImageId,
     sanitizer: Option<PathBuf>,
 }
 
@@ -226,16 +236,11 @@ fn build(
         deadline: Duration::from_secs(900),
         hold_stdin: false,
     };
-    let ended = child.run(&mut |line| {
-        if !options.quiet {
-            eprintln!("  {line}");
-        }
-    })?;
+    let ended = patiently(engine, options.quiet, &child)?;
     if ended.code == Some(0) {
         return Ok(());
     }
-    let message = format!("docker build of {tag} failed: {}", last(&ended.stderr));
-    Err(fail(ExitCode::Environment, message, "cargo xtask doctor; or --runtime host"))
+    Err(failed(&format!("docker build of {tag}"), &ended))
 }
 
 /// PATH is stated, not inherited: the toolkit, then a Rust past rustup's proxies (they would look for the network), then the base's.
@@ -256,15 +261,24 @@ fn environment(
     (env, mounted.into_iter().collect())
 }
 
-fn record(facts: &EngineFacts, base: &Base, dockerfile: Digest, gpu_access: &GpuAccess) -> Container {
+fn record(
+    facts: &EngineFacts,
+    base: &Base,
+    image: &ImageId,
+    dockerfile: Digest,
+    gpu_access: &GpuAccess,
+    limits: &[String],
+) -> Container {
     Container {
         engine: facts.line(),
         base: base.reference.clone(),
-        base_digest: base.digest.clone(),
-        base_local: base.local,
+        base_digest: base.digest(),
+        base_local: base.pin.is_none(),
+        image_id: Some(image.to_string()),
+        storage_driver: Some(facts.driver.clone()).filter(|driver| !driver.is_empty()),
         dockerfile,
         gpu_access: gpu_access.name().into(),
-        hardening: HARDENING.iter().map(|flag| (*flag).to_owned()).collect(),
+        hardening: HARDENING.iter().map(|flag| (*flag).to_owned()).chain(limits.iter().cloned()).collect(),
     }
 }
 

@@ -18,12 +18,16 @@ struct Bench {
 const DOCKER: &str = r#"
 case "$1 $2" in
 "image inspect")
+  absent() { echo '[]'; echo "Error response from daemon: no such image: $1: No such image: $1" >&2; exit 1; }
   case "$3" in
-  assay-base:local|cuda12@*) echo '[{"Id":"sha256:b0","Config":{"Labels":null}}]';;
-  assay:*) [ -f "$FAKE_LOG.built" ] && cat "$FAKE_LOG.built" || exit 1;;
-  *) exit 1;;
+  assay-base:local) echo '[{"Id":"sha256:b0","RepoDigests":[],"Config":{"Labels":null}}]';;
+  cuda12@*) echo '[{"Id":"sha256:b0","RepoDigests":["mirror/cuda@sha256:'$(printf '%064d' 0)'","'$3'"],"Config":{"Labels":null}}]';;
+  assay:*) [ -f "$FAKE_LOG.built" ] && cat "$FAKE_LOG.built" || absent "$3";;
+  *) absent "$3";;
   esac;;
-"run "*) printf 'path=/usr/bin\nnvcc=%s\nsanitizer=\ncxx=/usr/bin/g++\nsysroot=/usr/local\n' "$FAKE_NVCC"
+"run "*) for last; do case $last in --workdir=*) cd "${last#*=}";; --name=assay-probe*) probe=1;; esac; done
+  [ -z "$probe" ] || { echo "$last" >mark; exit; }
+  printf 'path=/usr/bin\nnvcc=%s\nsanitizer=\ncxx=/usr/bin/g++\nsysroot=/usr/local\n' "$FAKE_NVCC"
   [ -z "$FAKE_NVCC" ] || echo 'Cuda compilation tools, release 12.9, V12.9.86';;
 "build "*)
   for a in "$@"; do case $a in --label=assay.key=*) key=${a#*key=};; esac; done
@@ -161,7 +165,7 @@ fn an_image_is_built_once_without_network_on_the_base() {
         builds[0].contains("--network=none") && builds[0].contains("--build-arg=BASE=assay-base:local"),
         "{builds:?}"
     );
-    assert_eq!(bench.calls("run ").len(), 1);
+    assert_eq!(bench.calls("run ").len(), 2);
     assert!(bench.calls("pull").is_empty());
 }
 
@@ -197,7 +201,7 @@ fn an_old_driver_gets_the_pinned_older_base() {
 
 #[test]
 fn a_base_that_cannot_be_had_leaves_auto_on_the_host() {
-    let none = DOCKER.replace("assay-base:local|cuda12@*)", "other)");
+    let none = DOCKER.replace("  assay-base:local)", "  other)");
     let bench = Bench::new().with_docker(&none, "");
     let options = ProvisionOptions {
         runtime: RuntimeChoice::Auto,
@@ -263,4 +267,259 @@ fn a_gpu_that_cannot_get_into_a_container_is_not_left_out_in_silence() {
     };
     let error = refused(provision_on(&bench.paths(), &options, &bench.machine));
     assert!(error.to_string().contains("no way for a GPU"), "{error}");
+}
+
+/// Provision with an engine whose calls that begin with `call` do `script` instead.
+fn refused_by_docker(call: &str, script: &str, need_gpu: bool) -> (Bench, anyhow::Error) {
+    let with = DOCKER.replacen("case \"$1 $2\" in", &format!("case \"$1 $2\" in\n\"{call}\"*) {script};;"), 1);
+    let mut bench = Bench::new().with_docker(&with, "");
+    if need_gpu {
+        let EngineState::Ready(facts) = &mut bench.machine.state else { panic!("an engine") };
+        facts.runtimes = Some([("nvidia".to_owned(), serde_json::json!({}))].into());
+    }
+    let options = ProvisionOptions {
+        runtime: RuntimeChoice::Docker,
+        base: None,
+        offline: false,
+        need_gpu,
+        driver_cuda: Some(13_000),
+        quiet: true,
+    };
+    let error = refused(provision_on(&bench.paths(), &options, &bench.machine));
+    assert_eq!(code_of(&error), ExitCode::Environment, "{error:#}");
+    (bench, error)
+}
+
+/// The error says and advises this, and nothing was built.
+#[track_caller]
+fn check_refused(call: &str, script: &str, need_gpu: bool, said: &str, remedy: &str) -> Bench {
+    let (bench, error) = refused_by_docker(call, script, need_gpu);
+    assert!(format!("{error:#}").contains(said), "{error:#}");
+    assert!(remedy_of(&error).unwrap().contains(remedy), "{:?}", remedy_of(&error));
+    assert!(bench.calls("build ").is_empty() || call.starts_with("build"));
+    bench
+}
+
+#[test]
+fn a_gpu_that_docker_does_not_bring_in_is_refused_before_any_work() {
+    let gpus = "echo 'docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]].' >&2; exit 125";
+    check_refused("run ", gpus, true, "knows no GPU runtime", "nvidia-ctk runtime configure");
+    let library =
+        "echo 'nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: x' >&2; exit 125";
+    check_refused("run ", library, true, "finds no driver libraries", "type -a docker");
+    let cdi = "echo 'Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=0' >&2; exit 126";
+    check_refused("run ", cdi, true, "CDI specification", "nvidia-ctk cdi generate");
+}
+
+#[test]
+fn a_gpu_that_may_not_be_opened_inside_is_refused_before_any_work() {
+    for script in [
+        "echo 'sh: 4: cannot open /dev/nvidiactl: Operation not permitted' >&2; exit 92",
+        "echo words; exit 92",
+        "echo 'Failed to initialize NVML: Insufficient Permissions'; exit 4",
+    ] {
+        check_refused("run ", script, true, "may not be opened from a container", "no-cgroups");
+    }
+    let lost = "echo 'Failed to initialize NVML: Unknown Error'; exit 255";
+    check_refused("run ", lost, true, "any more", "daemon-reload");
+}
+
+#[test]
+fn a_container_that_cannot_write_where_it_must_is_refused_before_any_work() {
+    // The line is of a public report.
+    let script = "echo 'open /data/out/.probe_17: permission denied' >&2; exit 1";
+    check_refused("run ", script, false, "cannot write into", "ls -ld");
+    check_refused("run ", "exit 91", false, "cannot write into", "userns");
+}
+
+#[test]
+fn a_container_whose_files_never_arrive_is_refused_though_it_ended_well() {
+    check_refused("run ", "exit 0", false, "nothing arrived", "DOCKER_HOST");
+    check_refused(
+        "run ",
+        "cd \"${7#*=}\" 2>/dev/null; echo other >mark; exit 0",
+        false,
+        "nothing arrived",
+        "DOCKER_HOST",
+    );
+}
+
+#[test]
+fn files_that_arrive_as_somebody_elses_are_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a file another user's");
+        return;
+    }
+    let script = "for last; do case $last in --workdir=*) cd \"${last#*=}\";; esac; done; echo $last >mark; chown 12345 mark; exit 0";
+    check_refused("run ", script, false, "arrive here as user 12345's", "ls -ld");
+}
+
+#[test]
+fn a_limit_that_the_engine_may_not_raise_is_left_out() {
+    // As engine 20.10.24 says it.
+    let said = "docker: Error response from daemon: failed to create shim task: error setting rlimit type 8: operation not permitted";
+    let script = DOCKER.replacen(
+        "\"run \"*)",
+        &format!("\"run \"*) case \"$*\" in *--ulimit=memlock*) echo '{said}' >&2; exit 126;; esac;"),
+        1,
+    );
+    let bench = Bench::new().with_docker(&script, "");
+    let hardening = bench.provision(RuntimeChoice::Docker, None).unwrap().container.unwrap().hardening;
+    assert!(hardening.contains(&"--shm-size=1g".to_owned()) && !hardening.iter().any(|flag| flag.contains("memlock")));
+    let able = Bench::new().with_docker(DOCKER, "").provision(RuntimeChoice::Docker, None).unwrap().container.unwrap();
+    assert!(able.hardening.contains(&"--ulimit=memlock=-1:-1".to_owned()), "{:?}", able.hardening);
+}
+
+#[test]
+fn a_record_keeps_the_bases_digest_and_the_images_id_apart() {
+    let bench = Bench::new().with_docker(DOCKER, "/usr/local/cuda-12.9/bin/nvcc");
+    let pinned = bench.provision(RuntimeChoice::Docker, Some(12_040)).unwrap().container.unwrap();
+    assert_eq!(pinned.image_id.as_deref(), Some("sha256:b0"));
+    assert!(pinned.base_digest.starts_with("sha256:") && pinned.base_digest != "sha256:b0" && !pinned.base_local);
+    let bench = Bench::new().with_docker(DOCKER, "");
+    let local = bench.provision(RuntimeChoice::Docker, None).unwrap().container.unwrap();
+    assert_eq!((local.base_digest.as_str(), local.base_local), ("sha256:b0", true));
+    assert_eq!(local.image_id.as_deref(), Some("sha256:made"));
+}
+
+/// An engine without a local base, so that the pinned one is asked for.
+fn without_local(script: &str) -> String {
+    script.replace("  assay-base:local)", "  other)")
+}
+
+fn ask_pinned(script: &str) -> (Bench, Result<Provisioned>) {
+    let mut bench = Bench::new().with_docker(&without_local(script), "");
+    bench.machine.engine.as_mut().unwrap().waits = vec![std::time::Duration::from_millis(10); 2];
+    let options = ProvisionOptions {
+        runtime: RuntimeChoice::Docker,
+        base: None,
+        offline: false,
+        need_gpu: false,
+        driver_cuda: None,
+        quiet: true,
+    };
+    let done = provision_on(&bench.paths(), &options, &bench.machine);
+    (bench, done)
+}
+
+/// A `pull` that fails so many times with `said` and then brings the image, which registries gave under two digests.
+fn pulls(fails: u32, said: &str) -> String {
+    let pull = format!(
+        "n=$(grep -c '^pull' $FAKE_LOG); [ $n -gt {fails} ] || {{ echo '{said}' >&2; exit 1; }}; echo $2 >$FAKE_LOG.pulled;;\n\"pull \"*) "
+    );
+    let image = "rust@*) [ -e $FAKE_LOG.pulled ] || absent \"$3\"; \
+                 echo '[{\"Id\":\"sha256:b1\",\"RepoDigests\":[\"'$3'\"],\"Config\":{\"Labels\":null}}]';;\n  cuda12@*)";
+    DOCKER.replace("\"pull \"*) ", &format!("\"pull \"*) {pull}")).replacen("cuda12@*)", image, 1)
+}
+
+#[test]
+fn a_limit_on_pulls_is_waited_for_a_bounded_number_of_times() {
+    let said = "Error response from daemon: toomanyrequests: You have reached your unauthenticated pull rate limit.";
+    let (bench, done) = ask_pinned(&pulls(2, said));
+    assert!(done.unwrap().container.unwrap().base.starts_with("rust@sha256:"));
+    assert_eq!(bench.calls("pull ").len(), 3);
+    let (bench, done) = ask_pinned(&pulls(9, said));
+    let error = refused(done);
+    assert_eq!(bench.calls("pull ").len(), 3);
+    assert!(
+        error.to_string().contains("limits pulls") && remedy_of(&error).unwrap().contains("docker login"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_waiting_does_not_help_is_asked_once() {
+    for (said, means, remedy) in [
+        (
+            "manifest for rust not found: manifest unknown: manifest unknown",
+            "not the network",
+            "a nearby tag is another image",
+        ),
+        ("failed to register layer: write /usr/x: no space left on device", "a disk is full", "df -i"),
+        ("W: GPG error: x InRelease: NO_PUBKEY 0123456789ABCDEF", "signature", "never install unsigned"),
+        ("dial tcp: lookup registry: no such host", "the network", "--make-base"),
+    ] {
+        let (bench, done) = ask_pinned(&pulls(9, &format!("Error response from daemon: {said}")));
+        let error = refused(done);
+        assert_eq!((code_of(&error), bench.calls("pull ").len()), (ExitCode::Environment, 1));
+        assert!(error.to_string().contains(means), "{error}");
+        assert!(remedy_of(&error).unwrap().contains(remedy), "{:?}", remedy_of(&error));
+    }
+}
+
+#[test]
+fn an_image_id_in_the_lock_is_named_as_one() {
+    let known = pulls(9, "Error response from daemon: manifest for rust@sha256:1111 not found").replacen(
+        "  rust@*)",
+        "  sha256:*) echo '[{\"Id\":\"sha256:id\",\"RepoDigests\":[],\"Config\":{\"Labels\":null}}]';;\n  rust@*)",
+        1,
+    );
+    let error = refused(ask_pinned(&known).1);
+    assert!(error.to_string().contains("sha256:id is the id of an image here"), "{error}");
+    assert!(remedy_of(&error).unwrap().contains(".RepoDigests"));
+}
+
+#[test]
+fn a_base_that_no_registry_gave_under_the_pinned_digest_is_refused() {
+    for listed in ["", "\"rust@sha256:2222\"", "\"a@sha256:1\",\"b@sha256:2\""] {
+        let image = format!(
+            "rust@*) echo '[{{\"Id\":\"sha256:b1\",\"RepoDigests\":[{listed}],\"Config\":{{\"Labels\":null}}}}]';;\n  cuda12@*)"
+        );
+        let (bench, done) = ask_pinned(&DOCKER.replacen("cuda12@*)", &image, 1));
+        let error = refused(done);
+        assert!(error.to_string().contains("does not say that a registry gave it"), "{error}");
+        assert_eq!(code_of(&error), ExitCode::Environment);
+        assert!(bench.calls("run ").is_empty());
+    }
+}
+
+#[test]
+fn a_pinned_digest_from_another_registry_is_the_same_base() {
+    let listed = "\"images \"*) echo mirror.example/rust@sha256:$DIGEST;;\n\"pull \"*)";
+    let image = "mirror.example/rust@*) echo '[{\"Id\":\"sha256:b1\",\"RepoDigests\":[\"'$3'\"],\"Config\":{\"Labels\":null}}]';;\n  cuda12@*)";
+    let bench = Bench::new();
+    let lock = BaseLock::read(&bench.paths().docker().join("image.lock")).unwrap();
+    let digest = lock.base[0].digest.to_string();
+    let script = DOCKER.replace("\"pull \"*)", listed).replacen("cuda12@*)", image, 1);
+    let script = without_local(&script).replace("sha256:$DIGEST", &digest).replace("\"images \"*", "\"images --all\"");
+    let bench = bench.with_docker(&script, "");
+    let done = bench.provision(RuntimeChoice::Docker, None).unwrap().container.unwrap();
+    assert_eq!((done.base, done.base_digest.as_str()), (format!("mirror.example/rust@{digest}"), digest.as_str()));
+    assert!(bench.calls("pull ").is_empty());
+}
+
+#[test]
+fn a_build_that_fails_says_of_what_kind_it_is() {
+    let key = "echo \"E: The repository 'x' is not signed.\"; exit 100";
+    check_refused("build ", key, false, "signature cannot be checked", "never install unsigned");
+    let full = "echo 'write /opt/assay/cuda/bin/nvcc: no space left on device' >&2; exit 1";
+    check_refused("build ", full, false, "a disk is full", "df -h");
+    let gone = "echo 'ERROR: failed to solve: x: failed to resolve source metadata for x: not found' >&2; exit 1";
+    check_refused("build ", gone, false, "not the network", "mirror");
+}
+
+#[test]
+fn too_little_disk_where_docker_keeps_images_is_refused_before_any_work() {
+    let mut bench = Bench::new().with_docker(DOCKER, "");
+    let EngineState::Ready(facts) = &mut bench.machine.state else { panic!("an engine") };
+    // The kernel's own file system has no room at all.
+    facts.docker_root_dir = "/proc".into();
+    let error = refused(bench.provision(RuntimeChoice::Docker, None));
+    assert_eq!(code_of(&error), ExitCode::Environment);
+    assert!(
+        error.to_string().contains("docker's root folder") && remedy_of(&error).unwrap().contains("df -i"),
+        "{error}"
+    );
+    assert!(bench.calls("build ").is_empty() && bench.calls("run ").is_empty());
+}
+
+#[test]
+fn too_little_room_for_temporary_files_is_refused_in_every_runtime() {
+    let mut bench = Bench::new().with_own_toolkit();
+    bench.machine.env.push(("TMPDIR".into(), "/proc".into()));
+    for runtime in [RuntimeChoice::Host, RuntimeChoice::Auto] {
+        let error = refused(bench.provision(runtime, None));
+        assert_eq!(code_of(&error), ExitCode::Environment);
+        assert!(error.to_string().contains("temporary files"), "{error}");
+    }
 }

@@ -236,6 +236,19 @@ fn the_harness_s_documented_exit_codes_are_passed_on() {
     }
 }
 
+/// A GPU that is lost in the middle of a run ends it: nothing is accepted, and nothing is tried again behind the caller's back.
+#[test]
+fn a_gpu_lost_after_some_cells_fails_the_run_in_its_one_container() {
+    for done in 0..4 {
+        let (place, mut fake) = (Place::new(), Fake::new());
+        fake.stops = Some((done, ExitCode::Measurement.status()));
+        place.refused(&fake, ExitCode::Measurement, "last word");
+        assert_eq!(fake.tasks.lock().unwrap().len(), 1);
+        let loaded = Measured::load(place.dir.path(), &plan(), device());
+        assert_eq!(code_of(&loaded.unwrap_err()), ExitCode::Measurement, "{done} cells are no run");
+    }
+}
+
 #[test]
 fn without_its_own_end_marker_nothing_is_accepted() {
     let (place, mut fake) = (Place::new(), Fake::new());

@@ -1,13 +1,15 @@
 //! Programs in a hardened container: no network, no capabilities, read-only root, the caller's uid, one writable folder.
 //!
-//! The container is removed on every exit path of ours. When we are killed outright its stdin closes, and [`super::sweep()`]
-//! removes what is left at the next start.
+//! The engine keeps an ended container until we have read how it ended; then it is removed, on every exit path of ours. When we
+//! are killed outright its stdin closes, and [`super::sweep()`] removes what is left at the next start.
 
-use super::engine::{Engine, last};
+use super::engine::{Engine, ImageId};
 use super::gpu::GpuAccess;
 use super::owner::{OWNER_LABEL, Owner};
-use super::{Runtime, Task};
+use super::removal::{Client, NAME_LABEL, remove};
+use super::{Runtime, Task, full_disk};
 use crate::failure::fail;
+use crate::pure::container_end::{End, STATE_FORMAT, State, judge, read_state};
 use crate::world::process::{Child, Ended};
 use anyhow::Result;
 use schema::ExitCode;
@@ -25,15 +27,21 @@ pub const HARDENING: &[&str] = &[
     "--pids-limit=8192",
 ];
 
+/// Limits that engines set too low for CUDA: page-locked host memory counts as locked, and 64 MB of shared memory end in a bus
+/// error. An engine without root may not raise the first.
+pub const LIMITS: &[&str] = &["--shm-size=1g", "--ulimit=memlock=-1:-1"];
+
 /// Containers of one image.
 #[derive(Clone, Debug)]
 pub struct DockerRuntime {
     /// The client.
     pub engine: Engine,
-    /// The image's id, never its tag.
-    pub image: String,
+    /// The image, never by its tag.
+    pub image: ImageId,
     /// User and group inside.
     pub user: (u32, u32),
+    /// What of [`LIMITS`] this engine may set.
+    pub limits: Vec<String>,
     /// How the GPU gets in.
     pub gpu_access: GpuAccess,
     /// Added to the image's own environment.
@@ -60,28 +68,67 @@ impl Runtime for DockerRuntime {
         };
         let ended = child.run_watched(on_line, overdue);
         match ended {
-            Ok(ended) if ended.timed_out || ended.code.is_none() => {
-                self.remove(&name)?;
-                Ok(ended)
+            Ok(ended) => {
+                let state = self.state(&name, &ended);
+                let client = match ended.code {
+                    Some(0) => Client::Well,
+                    Some(_) => Client::Badly,
+                    None => Client::Killed,
+                };
+                self.removed(&name, client, self.judged(task, ended, state.as_ref()))
             }
-            Ok(ended) => match refusal(&ended) {
-                Some(said) => {
-                    self.remove(&name)?;
-                    let remedy = "cargo xtask doctor";
-                    Err(fail(ExitCode::Environment, format!("docker cannot start {}: {said}", task.label), remedy))
-                }
-                None => Ok(ended),
-            },
-            // The first error says why we stop; one about the removal adds to it.
-            Err(error) => Err(match self.remove(&name) {
-                Ok(()) => error,
-                Err(also) => error.context(format!("{also:#}")),
-            }),
+            Err(error) => self.removed(&name, Client::Killed, Err(error)),
         }
     }
 }
 
 impl DockerRuntime {
+    /// What the engine recorded of a container whose program did not end well; absent when it knows none or does not answer.
+    fn state(&self, name: &str, ended: &Ended) -> Option<State> {
+        ended.code.filter(|code| *code != 0)?;
+        let args = ["inspect", "--type=container", "--format", STATE_FORMAT, name].map(String::from).to_vec();
+        let answer = self.engine.child(args, Duration::from_secs(20)).run_cleanup().ok()?;
+        (answer.code == Some(0)).then(|| read_state(&answer.stdout))?
+    }
+
+    /// The outcome, once the container is gone. The first error says why we stop; one about the removal adds to it.
+    fn removed(&self, name: &str, client: Client, outcome: Result<Ended>) -> Result<Ended> {
+        match (outcome, remove(&self.engine, name, client)) {
+            (outcome, Ok(())) => outcome,
+            (Ok(_), Err(also)) => Err(also),
+            (Err(error), Err(also)) => Err(error.context(format!("{also:#}"))),
+        }
+    }
+
+    /// The program's own end, or what docker or the machine did to it.
+    fn judged(&self, task: &Task, ended: Ended, state: Option<&State>) -> Result<Ended> {
+        let Some(code) = ended.code else { return Ok(ended) };
+        let label = &task.label;
+        let surroundings = |what: &str, remedy: &str| {
+            Err(fail(ExitCode::Environment, format!("{label} in its container (exit code {code}): {what}"), remedy))
+        };
+        match judge(code, &ended.stderr, state) {
+            End::Own if code == 0 => Ok(ended),
+            End::Own => full_disk(label, ended),
+            End::Refused(said) => {
+                let message = said.message(&format!("docker cannot start {label} (exit code {code})"));
+                Err(fail(ExitCode::Environment, message, said.kind.remedy()))
+            }
+            End::Starved => surroundings(
+                "memory ran out, and the kernel killed it",
+                "free -m; end other programs, or take a machine with more memory",
+            ),
+            End::Killed => surroundings(
+                "killed from outside: docker kill, a restart of the daemon, or the machine's memory",
+                "dmesg | grep -i 'killed process'; then the same command again",
+            ),
+            End::Bus => surroundings(
+                "a bus error: no room in shared memory (/dev/shm), or a mapped file on a full disk",
+                "df -h /dev/shm . ; then the same command again",
+            ),
+        }
+    }
+
     /// Docker makes a missing folder itself, as root's, and splits a path at a colon.
     fn check_folders(&self, task: &Task) -> Result<()> {
         let bad = |path: &&PathBuf| !path.is_absolute() || !path.exists() || path.to_string_lossy().contains(':');
@@ -101,9 +148,11 @@ impl DockerRuntime {
     }
 
     fn args(&self, task: &Task, name: &str, owner: &Owner) -> Vec<String> {
-        let mut args: Vec<String> = vec!["run".into(), "--rm".into(), format!("--name={name}")];
+        let mut args: Vec<String> = vec!["run".into(), "--pull=never".into(), format!("--name={name}")];
         args.push(format!("--label={OWNER_LABEL}={owner}"));
+        args.push(format!("--label={NAME_LABEL}={name}"));
         args.extend(HARDENING.iter().map(|flag| (*flag).to_owned()));
+        args.extend(self.limits.iter().cloned());
         args.push(format!("--user={}:{}", self.user.0, self.user.1));
         // Output reaches us over the attached streams; the engine keeps no second copy.
         args.push("--log-driver=none".into());
@@ -120,38 +169,9 @@ impl DockerRuntime {
             args.extend(self.gpu_access.args());
         }
         args.extend(self.env.iter().chain(&task.env).map(|(key, value)| format!("--env={key}={value}")));
-        args.extend([self.image.clone(), task.program.clone()]);
+        args.extend([self.image.to_string(), task.program.clone()]);
         args.extend(task.args.iter().cloned());
         args
-    }
-
-    /// Kills and removes a container, also after we were asked to stop; one that is not there is removed already.
-    fn remove(&self, name: &str) -> Result<()> {
-        let args = ["rm", "--force", "--volumes", name].map(String::from).to_vec();
-        let ended = self.engine.child(args, Duration::from_secs(30)).run_cleanup()?;
-        if ended.code == Some(0) || goes_by_itself(&ended.stderr) {
-            return Ok(());
-        }
-        Err(fail(
-            ExitCode::Environment,
-            format!("container {name} could not be removed: {}", last(&ended.stderr)),
-            format!("docker rm --force {name}"),
-        ))
-    }
-}
-
-/// Whether a container that could not be removed is gone, or being removed by the engine itself.
-pub(super) fn goes_by_itself(said: &str) -> bool {
-    said.contains("No such container") || said.contains("already in progress")
-}
-
-/// What docker itself says when the program never ran.
-fn refusal(ended: &Ended) -> Option<String> {
-    let said = ended.stderr.lines().find(|line| line.starts_with("docker: "));
-    match ended.code {
-        Some(125) => Some(said.map_or_else(|| last(&ended.stderr), str::to_owned)),
-        Some(126 | 127) => said.map(str::to_owned),
-        _ => None,
     }
 }
 

@@ -42,7 +42,9 @@ const CONTROL_NODES: &[&str] = &["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"];
 impl GpuAccess {
     /// The best way that this machine offers; `root` is `/` and `search` the caller's PATH.
     pub fn find(root: &Path, search: &str, facts: &EngineFacts) -> Self {
-        if facts.cdi_spec_dirs.as_ref().is_some_and(|dirs| !dirs.is_empty()) && has_cdi_specification(root) {
+        let names_gpus =
+            |file: &PathBuf| std::fs::read_to_string(file).is_ok_and(|text| text.contains("nvidia.com/gpu"));
+        if cdi_files(root, facts).iter().any(names_gpus) {
             return Self::Cdi;
         }
         let registered = facts.runtimes.iter().flatten().any(|(name, _)| name == "nvidia");
@@ -90,11 +92,10 @@ fn mount(library: &Path) -> String {
     format!("{}:{DRIVER_DIR}/{name}:ro", file.display())
 }
 
-fn has_cdi_specification(root: &Path) -> bool {
-    ["etc/cdi", "var/run/cdi"]
-        .iter()
-        .flat_map(|dir| files(&root.join(dir)))
-        .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains("nvidia.com/gpu")))
+/// The device specifications in the folders that this engine reads; none where it reads none.
+pub fn cdi_files(root: &Path, facts: &EngineFacts) -> Vec<PathBuf> {
+    let dirs = facts.cdi_spec_dirs.iter().flatten();
+    dirs.flat_map(|dir| files(&root.join(dir.trim_start_matches('/')))).collect()
 }
 
 /// The GPUs' device nodes and the control nodes beside them; none where there is no GPU.

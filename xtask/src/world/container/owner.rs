@@ -1,7 +1,7 @@
 //! Whose a container is: the process that started it, told from a later one with the same number.
 
-use super::docker::goes_by_itself;
 use super::engine::Engine;
+use super::removal::{Client, remove};
 use anyhow::Result;
 use serde::Deserialize;
 use std::fmt;
@@ -72,11 +72,7 @@ pub fn leftovers(engine: &Engine) -> Result<Vec<Leftover>> {
 pub fn sweep(engine: &Engine) -> Result<Vec<String>> {
     let orphans: Vec<String> = leftovers(engine)?.into_iter().filter(|l| l.orphan).map(|l| l.name).collect();
     for name in &orphans {
-        match engine.answer(&["rm", "--force", "--volumes", name], Duration::from_secs(30)) {
-            // Its program ended at the end of its stdin, and the engine was faster than we are.
-            Err(error) if goes_by_itself(&error.to_string()) => {}
-            answer => drop(answer?),
-        }
+        remove(engine, name, Client::Badly)?;
     }
     Ok(orphans)
 }
@@ -96,7 +92,12 @@ fn judge(line: &str, this: &Owner) -> Option<Leftover> {
         return None;
     }
     let ended = matches!(listed.state.as_str(), "exited" | "dead");
-    Some(Leftover { name: listed.names, orphan: ended || owner.is_some_and(|owner| owner.is_gone()) })
+    // An ended container is kept until its owner has read how it ended; of an owner elsewhere only the end can be seen.
+    let orphan = match owner.filter(|owner| owner.scope == this.scope) {
+        Some(owner) => owner.is_gone(),
+        None => ended,
+    };
+    Some(Leftover { name: listed.names, orphan })
 }
 
 /// When a process started, in ticks since boot; absent when it is gone or dead.
@@ -145,6 +146,7 @@ mod tests {
         assert_eq!(judged(&Owner { started: 7, scope: "elsewhere".into(), ..alive.clone() }, "running"), Some(false));
         assert_eq!(judged(&Owner { scope: "elsewhere".into(), ..alive.clone() }, "exited"), Some(true));
         assert_eq!(judged(&alive, "created"), Some(false));
+        assert_eq!(judged(&alive, "exited"), Some(false));
     }
 
     #[test]

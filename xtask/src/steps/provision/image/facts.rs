@@ -50,9 +50,9 @@ true
 /// The facts of a base.
 pub(super) fn of_base(paths: &Paths, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Denied> {
     let dir = paths.state().join("bases");
-    let file = dir.join(format!("{}.json", base.id.trim_start_matches("sha256:")));
+    let file = dir.join(format!("{}.json", base.id.to_string().trim_start_matches("sha256:")));
     let known = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice::<BaseFacts>(&bytes).ok());
-    if let Some(facts) = known.filter(|facts| facts.id == base.id && facts.format == schema::FORMAT) {
+    if let Some(facts) = known.filter(|facts| facts.id == base.id.to_string() && facts.format == schema::FORMAT) {
         return Ok(facts);
     }
     let facts = ask(&dir, plain, base)?;
@@ -75,7 +75,7 @@ fn ask(dir: &Path, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Deni
     };
     let ended = plain.run(&task, &mut |_| {}).map_err(Denied::of)?;
     match ended.code {
-        Some(0) => Ok(read(&base.id, &ended.stdout)),
+        Some(0) => Ok(read(&base.id.to_string(), &ended.stdout)),
         _ => Err(Denied::cannot(
             format!("the base {} runs no shell: {}", base.reference, last(&ended.stderr)),
             "take another --base",

@@ -2,11 +2,13 @@
 
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::docker_says::Kind;
 use crate::steps::provision::choose::Denied;
+use crate::steps::provision::patience::patiently;
 use crate::steps::provision::toolkit::too_old;
 use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
-use crate::world::container::{Engine, last};
-use crate::world::process::Child;
+use crate::world::container::{Engine, ImageId, RegistryDigest, failed, refused};
+use crate::world::process::{Child, Ended};
 use anyhow::Result;
 use schema::ExitCode;
 use serde::Deserialize;
@@ -35,7 +37,7 @@ pub struct PinnedBase {
     /// Repository and tag; the tag is for people, only the digest counts.
     pub image: String,
     /// The registry's digest.
-    pub digest: String,
+    pub digest: RegistryDigest,
 }
 
 /// A base that the engine has.
@@ -43,12 +45,17 @@ pub struct PinnedBase {
 pub(super) struct Base {
     /// What `FROM` takes.
     pub(super) reference: String,
-    /// The registry's digest, or the id of a local image.
-    pub(super) digest: String,
-    /// Whether it is local.
-    pub(super) local: bool,
+    /// The registry's digest; absent for a local image, which is known by its id alone.
+    pub(super) pin: Option<RegistryDigest>,
     /// Its id in this engine.
-    pub(super) id: String,
+    pub(super) id: ImageId,
+}
+
+impl Base {
+    /// What names its content: the registry's digest, or the id of a local image.
+    pub(super) fn digest(&self) -> String {
+        self.pin.as_ref().map_or_else(|| self.id.to_string(), ToString::to_string)
+    }
 }
 
 impl BaseLock {
@@ -63,14 +70,10 @@ impl BaseLock {
         };
         let lock: Self = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;
         schema::check_format("docker/image.lock", lock.format)?;
-        let pinned = |base: &PinnedBase| {
-            base.digest.strip_prefix("sha256:").is_some_and(|hex| hex.parse::<schema::Digest>().is_ok())
-        };
-        match lock.base.iter().find(|base| !pinned(base)) {
-            Some(base) => Err(bad(format!("base {} has no sha256 digest", base.name))),
-            None if lock.base.is_empty() => Err(bad("it pins no base".into())),
-            None => Ok(lock),
+        if lock.base.is_empty() {
+            return Err(bad("it pins no base".into()));
         }
+        Ok(lock)
     }
 }
 
@@ -79,10 +82,6 @@ impl PinnedBase {
     pub fn reference(&self) -> String {
         let repository = self.image.rsplit_once(':').map_or(self.image.as_str(), |(repository, _)| repository);
         format!("{repository}@{}", self.digest)
-    }
-
-    fn base(&self, id: String) -> Base {
-        Base { reference: self.reference(), digest: self.digest.clone(), local: false, id }
     }
 }
 
@@ -110,13 +109,35 @@ pub(super) fn base(paths: &Paths, options: &ProvisionOptions, engine: &Engine) -
     }
 }
 
-fn here(engine: &Engine, pinned: &PinnedBase) -> Result<Option<Base>> {
-    Ok(engine.image(&pinned.reference())?.map(|image| pinned.base(image.id)))
+/// The pinned base, if the engine has it, from whatever registry: the digest is what counts.
+fn here(engine: &Engine, pinned: &PinnedBase) -> Result<Option<Base>, Denied> {
+    let mut reference = pinned.reference();
+    let mut image = engine.image(&reference).map_err(Denied::of)?;
+    if image.is_none()
+        && let Some(name) = engine.named_by(&pinned.digest).map_err(Denied::of)?
+    {
+        image = engine.image(&name).map_err(Denied::of)?;
+        reference = name;
+    }
+    let Some(image) = image else { return Ok(None) };
+    if !image.is_pinned_as(&pinned.digest) {
+        let message = format!(
+            "docker gives {} for {reference}, and does not say that a registry gave it under that digest (it lists {:?})",
+            image.id,
+            image.repo_digests.unwrap_or_default()
+        );
+        return Err(Denied::Refused(fail(
+            ExitCode::Environment,
+            message,
+            format!("docker rmi {reference}, then again"),
+        )));
+    }
+    Ok(Some(Base { reference, pin: Some(pinned.digest.clone()), id: image.id }))
 }
 
-fn local(engine: &Engine, reference: &str) -> Result<Option<Base>> {
-    let image = engine.image(reference)?;
-    Ok(image.map(|image| Base { reference: reference.into(), digest: image.id.clone(), local: true, id: image.id }))
+fn local(engine: &Engine, reference: &str) -> Result<Option<Base>, Denied> {
+    let image = engine.image(reference).map_err(Denied::of)?;
+    Ok(image.map(|image| Base { reference: reference.into(), pin: None, id: image.id }))
 }
 
 fn pulled(options: &ProvisionOptions, engine: &Engine, pinned: &PinnedBase) -> Result<Base, Denied> {
@@ -137,16 +158,26 @@ fn pulled(options: &ProvisionOptions, engine: &Engine, pinned: &PinnedBase) -> R
         deadline: Duration::from_secs(1200),
         hold_stdin: false,
     };
-    let ended = child.run(&mut |line| {
-        if !options.quiet {
-            eprintln!("  {line}");
-        }
-    })?;
+    let ended = patiently(engine, options.quiet, &child)?;
     if ended.code != Some(0) {
-        let how = if ended.timed_out { "no end within 20 minutes".into() } else { last(&ended.stderr) };
-        return Err(Denied::cannot(format!("the base image {} cannot be pulled: {how}", pinned.image), make));
+        return Err(not_pulled(engine, pinned, &ended));
     }
     here(engine, pinned)?.ok_or_else(|| Denied::cannot(format!("docker pulled {reference} and does not have it"), make))
+}
+
+fn not_pulled(engine: &Engine, pinned: &PinnedBase, ended: &Ended) -> Denied {
+    let what = format!("the base image {} cannot be pulled", pinned.image);
+    let as_id = engine.image(&pinned.digest.to_string());
+    if let (Kind::ImageGone, Ok(Some(image))) = (refused(ended).kind, as_id) {
+        let message =
+            format!("{what}: {} is the id of an image here, and no registry knows an image by its id", image.id);
+        let remedy = format!(
+            "docker image inspect --format '{{{{.RepoDigests}}}}' {}; that digest goes into docker/image.lock",
+            image.id
+        );
+        return Denied::cannot(message, remedy);
+    }
+    Denied::Cannot(failed(&what, ended))
 }
 
 fn no_such_base(name: &str, lock: &BaseLock) -> Denied {

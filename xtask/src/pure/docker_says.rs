@@ -1,0 +1,596 @@
+//! What docker, its runtimes and its registries say when they refuse, by kind: exit status and text in, kind and remedy out.
+//!
+//! It goes by stems within one line, since the words around them change with every version. It asks nothing and retries nothing.
+
+use super::text::plain;
+
+/// Why docker did not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A disk, a quota or the inodes ran out.
+    DiskFull,
+    /// The daemon's socket may not be opened.
+    Forbidden,
+    /// No daemon answers, or it went away.
+    Down,
+    /// A registry's limit on pulls.
+    RateLimited,
+    /// The CDI specification is missing, stale or not read by this engine.
+    Cdi,
+    /// This daemon knows no GPU runtime.
+    GpuNotWired,
+    /// The GPU runtime finds no driver libraries.
+    DriverLibrary,
+    /// The GPU may not be opened from a container.
+    GpuForbidden,
+    /// The image wants a newer driver.
+    DriverTooOld,
+    /// The host's driver does not answer the GPU runtime.
+    DriverBroken,
+    /// Another failure of the GPU runtime.
+    GpuHook,
+    /// A GPU that is there and cannot be opened any more.
+    GpuLost,
+    /// A container of this name is there already.
+    NameTaken,
+    /// The engine has no such image.
+    ImageAbsent,
+    /// The registry has it no more.
+    ImageGone,
+    /// It is made for another kind of machine.
+    Platform,
+    /// The registry wants to know who asks.
+    Unauthorised,
+    /// A package repository signs with a key that is not known.
+    RepositoryKey,
+    /// A package repository is between two states.
+    RepositorySync,
+    /// A registry or repository cannot be reached.
+    Network,
+    /// A limit that the engine may not set.
+    Limit,
+    /// A folder that cannot be mounted.
+    Mount,
+    /// Memory ran out before the program began.
+    Memory,
+    /// Client and daemon do not know the same flags.
+    Version,
+    /// The image has no such program.
+    NoProgram,
+    /// The program is there and cannot be started.
+    NotInvokable,
+    /// None of these.
+    Unknown,
+}
+
+/// One refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its kind.
+    pub kind: Kind,
+    /// The clause that says so, safe to print; or the last thing that was said.
+    pub said: String,
+}
+
+/// A line is of a kind when it holds, in lower case, every stem of one of the kind's alternatives.
+type Rule = (Kind, &'static [&'static [&'static str]]);
+
+/// The first rule that any line satisfies wins: causes stand before the wrappers that quote them.
+const RULES: &[Rule] = &[
+    (Kind::DiskFull, &[&["no space left on device"], &["quota exceeded"], &["not enough free space"], &["enospc"]]),
+    (
+        Kind::Forbidden,
+        &[
+            &["permission denied", "connect"],
+            &["permission denied", "docker api"],
+            &["permission denied", "daemon socket"],
+            &["permission denied", ".sock"],
+        ],
+    ),
+    (
+        Kind::Down,
+        &[
+            &["cannot connect to the docker daemon"],
+            &["failed to connect to the docker api"],
+            &["is the docker daemon running"],
+            &["docker daemon is not running"],
+            &["cannot connect to podman"],
+            &["error during connect"],
+            &["error waiting for container"],
+            &["dial unix"],
+        ],
+    ),
+    (
+        Kind::RateLimited,
+        &[
+            &["toomanyrequests"],
+            &["too many requests"],
+            &["pull rate limit"],
+            &["rate limit exceeded"],
+            &["status: 429"],
+        ],
+    ),
+    (
+        Kind::Cdi,
+        &[
+            &["unresolvable cdi device"],
+            &["cdi device", "inject"],
+            &["setting up cdi devices"],
+            &["cdi host device"],
+            &["device driver \"cdi\""],
+            &["cdi", "not supported"],
+            &["cdi spec"],
+        ],
+    ),
+    (
+        Kind::GpuNotWired,
+        &[
+            &["could not select device driver"],
+            &["unknown or invalid runtime name"],
+            &["unknown runtime specified"],
+            &["invalid runtime name"],
+            &["oci runtime \"nvidia", "not found"],
+            &["nvidia-container-runtime", "not found"],
+            &["nvidia-container-runtime", "no such file"],
+            &["nvidia-container-cli", "executable file not found"],
+        ],
+    ),
+    (
+        Kind::DriverLibrary,
+        &[
+            &["load library failed"],
+            &["nvidia-container-cli", "ldcache error"],
+            &["libnvidia-ml.so", "cannot open"],
+            &["libnvidia-ml.so", "not found"],
+            &["libcuda.so", "cannot open"],
+        ],
+    ),
+    (
+        Kind::GpuForbidden,
+        &[&["insufficient permissions"], &["/dev/nvidia", "not permitted"], &["/dev/nvidia", "denied"]],
+    ),
+    (Kind::DriverTooOld, &[&["nvidia-container-cli", "requirement error"], &["unsatisfied condition"]]),
+    (
+        Kind::DriverBroken,
+        &[
+            &["driver not loaded"],
+            &["driver/library version mismatch"],
+            &["nvml error"],
+            &["driver rpc error"],
+            &["nvidia-container-cli", "driver error"],
+        ],
+    ),
+    (Kind::GpuHook, &[&["nvidia-container-cli"], &["nvidia-container-runtime"], &["nvidia-ctk"], &["nvidia-cdi-hook"]]),
+    (Kind::GpuLost, &[&["failed to initialize nvml", "unknown error"], &["gpu is lost"]]),
+    (Kind::NameTaken, &[&["container name", "already in use"]]),
+    (Kind::ImageAbsent, &[&["no such image"], &["no such object"], &["image not known"]]),
+    (
+        Kind::ImageGone,
+        &[
+            &["manifest unknown"],
+            &["manifest for", "not found"],
+            &["failed to resolve source metadata", "not found"],
+            &["failed to resolve reference", "not found"],
+            &["name unknown"],
+            &["blob unknown"],
+        ],
+    ),
+    (
+        Kind::Platform,
+        &[
+            &["no matching manifest"],
+            &["exec format error"],
+            &["does not match the specified platform"],
+            &["no match for platform"],
+        ],
+    ),
+    (
+        Kind::Unauthorised,
+        &[
+            &["pull access denied"],
+            &["access to the resource is denied"],
+            &["unauthorized"],
+            &["authentication required"],
+            &["no basic auth credentials"],
+        ],
+    ),
+    (
+        Kind::RepositoryKey,
+        &[&["no_pubkey"], &["expkeysig"], &["revkeysig"], &["signatures couldn't be verified"], &["is not signed"]],
+    ),
+    (Kind::RepositorySync, &[&["hash sum mismatch"], &["mirror sync in progress"], &["file has unexpected size"]]),
+    (
+        Kind::Network,
+        &[
+            &["no such host"],
+            &["could not resolve"],
+            &["temporary failure in name resolution"],
+            &["network is unreachable"],
+            &["no route to host"],
+            &["i/o timeout"],
+            &["tls handshake"],
+            &["x509:"],
+            &["connection refused"],
+            &["connection reset"],
+            &["connection timed out"],
+            &["server misbehaving"],
+            &["client.timeout exceeded"],
+            &["context deadline exceeded"],
+            &["proxyconnect"],
+            &["unexpected eof"],
+            &["bad gateway"],
+            &["service unavailable"],
+            &["gateway timeout"],
+            &["received unexpected http status: 5"],
+        ],
+    ),
+    (Kind::Limit, &[&["rlimit"], &["ulimit"]]),
+    (
+        Kind::Mount,
+        &[
+            &["invalid mount config"],
+            &["bind source path does not exist"],
+            &["error while creating mount source path"],
+            &["mounts denied"],
+            &["invalid volume specification"],
+            &["error mounting"],
+        ],
+    ),
+    (Kind::Memory, &[&["cannot allocate memory"], &["resource temporarily unavailable"]]),
+    (
+        Kind::Version,
+        &[
+            &["unknown flag"],
+            &["unknown shorthand flag"],
+            &["flag provided but not defined"],
+            &["is not a docker command"],
+            &["client version", "too new"],
+            &["client version", "too old"],
+            &["requires api version"],
+        ],
+    ),
+    (
+        Kind::NoProgram,
+        &[&["executable file not found"], &["executable file", "not found"], &["exec", "no such file or directory"]],
+    ),
+    (Kind::NotInvokable, &[&["exec", "permission denied"], &["exec", "is a directory"]]),
+];
+
+/// What a client that failed said. Its stderr is believed first; a build tells much on stdout.
+///
+/// The exit status decides only where no words do: 126 and 127 are then the image's.
+pub fn refusal(code: Option<i32>, stderr: &str, stdout: &str) -> Refusal {
+    if let Some(found) = [stderr, stdout].into_iter().find_map(find) {
+        return found;
+    }
+    let kind = match code {
+        Some(126) => Kind::NotInvokable,
+        Some(127) => Kind::NoProgram,
+        _ => Kind::Unknown,
+    };
+    let last = |text: &str| telling(text).next_back().map(str::to_owned);
+    let said = last(stderr).or_else(|| last(stdout)).unwrap_or_else(|| "it said nothing".to_owned());
+    Refusal { kind, said: tail(&said) }
+}
+
+/// Whether a program that failed says that its disk is full, and the line that says so.
+pub fn disk_full(text: &str) -> Option<String> {
+    find(text).filter(|found| found.kind == Kind::DiskFull).map(|found| found.said)
+}
+
+fn find(text: &str) -> Option<Refusal> {
+    let lines: Vec<(&str, String)> = telling(text).map(clause).map(|line| (line, line.to_lowercase())).collect();
+    RULES.iter().find_map(|(kind, alternatives)| {
+        let holds = |line: &str| alternatives.iter().any(|stems| stems.iter().all(|stem| line.contains(stem)));
+        let (line, _) = lines.iter().rev().find(|(_, lower)| holds(lower))?;
+        Some(Refusal { kind: *kind, said: tail(line) })
+    })
+}
+
+/// The lines that say something: not the empty ones, and not what to type for help.
+fn telling(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let helps =
+        |line: &str| ["Run 'docker ", "See 'docker ", "Usage:", "[end of"].iter().any(|help| line.starts_with(help));
+    text.lines().map(str::trim).filter(move |line| !line.is_empty() && !helps(line))
+}
+
+/// Of the GPU runtime's nested messages the last clause alone tells; what wraps it changes with every version.
+fn clause(line: &str) -> &str {
+    // In ASCII, so that places in the text stay where they are.
+    line.to_ascii_lowercase().rfind("nvidia-container-cli: ").map_or(line, |at| &line[at..])
+}
+
+/// Printable, and of a long line its end, where the cause stands.
+fn tail(line: &str) -> String {
+    const MOST_CHARS: usize = 400;
+    let line = plain(line);
+    match line.chars().count().checked_sub(MOST_CHARS) {
+        Some(over) if over > 0 => format!("…{}", line.chars().skip(over).collect::<String>()),
+        _ => line,
+    }
+}
+
+impl Kind {
+    /// What it means, as a fragment; empty when only docker's own words tell.
+    pub fn means(self) -> &'static str {
+        match self {
+            Self::DiskFull => "a disk is full, or its inodes or a quota are used up",
+            Self::Forbidden => "the docker socket is not ours to open",
+            Self::Down => "the docker daemon is down",
+            Self::RateLimited => "the registry limits pulls from this address",
+            Self::Cdi => "the CDI specification does not fit this machine or engine",
+            Self::GpuNotWired => {
+                "this docker daemon knows no GPU runtime: no toolkit, not configured, or not restarted since"
+            }
+            Self::DriverLibrary => "the GPU runtime finds no driver libraries (the driver itself may be well)",
+            Self::GpuForbidden => "the GPU may not be opened from a container",
+            Self::DriverTooOld => "the image wants a newer driver",
+            Self::DriverBroken => "the host's GPU driver does not answer the GPU runtime",
+            Self::GpuHook => "the GPU runtime failed",
+            Self::GpuLost => "the GPU cannot be opened in this container any more",
+            Self::NameTaken => "a container of this name is there already",
+            Self::ImageAbsent => "the engine has no such image",
+            Self::ImageGone => "the registry does not have it, or no more; this is not the network",
+            Self::Platform => "it is made for another kind of machine",
+            Self::Unauthorised => "the registry does not give it to who we are",
+            Self::RepositoryKey => "a package repository's signature cannot be checked",
+            Self::RepositorySync => "a package repository is between two states",
+            Self::Network => "the network does not reach it",
+            Self::Limit => "the engine may not set a limit",
+            Self::Mount => "a folder cannot be mounted",
+            Self::Memory => "there is no memory to start it",
+            Self::Version => "docker's client or daemon is too old for what is asked",
+            Self::NoProgram => "the image has no such program",
+            Self::NotInvokable => "the image's program cannot be started",
+            Self::Unknown => "",
+        }
+    }
+
+    /// What to type.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::DiskFull => {
+                "df -h and df -i of what `docker info` names as Docker Root Dir and of $TMPDIR; then docker system prune"
+            }
+            Self::Forbidden => {
+                "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell), or --runtime host"
+            }
+            Self::Down => "sudo systemctl start docker, or sudo dockerd & where there is no systemd, or --runtime host",
+            Self::RateLimited => {
+                "docker login, or docker load an archive of the image (its digest is checked), or \
+                 cargo xtask provision --make-base"
+            }
+            Self::Cdi => {
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, compare its driver version with \
+                 cat /sys/module/nvidia/version, then cargo xtask doctor; or --runtime host"
+            }
+            Self::GpuNotWired => {
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker, then \
+                 cargo xtask doctor; or --runtime host"
+            }
+            Self::DriverLibrary => {
+                "type -a docker (a snap's daemon does not see the driver); root and ldconfig in \
+                 /etc/nvidia-container-runtime/config.toml; or --runtime host"
+            }
+            Self::GpuForbidden => {
+                "cargo xtask doctor; a rootless engine needs no-cgroups = true in the GPU runtime's config.toml, and \
+                 a rootful one needs it off; ls -l /dev/nvidia*"
+            }
+            Self::DriverTooOld => "--base cuda12, or install a newer driver",
+            Self::DriverBroken => "nvidia-smi on the host; where it says version mismatch, reboot",
+            Self::GpuHook => "cargo xtask doctor; or --runtime host",
+            Self::GpuLost => {
+                "run the same command again for a new container; a daemon-reload of systemd takes GPUs from running ones"
+            }
+            Self::NameTaken => "cargo xtask clean, then the same command again",
+            Self::ImageAbsent => "cargo xtask provision",
+            Self::ImageGone => {
+                "docker load an archive with the pinned digest, or pull it from a mirror that kept it; a nearby tag is \
+                 another image, and numbers measured on this one cannot be reproduced without it"
+            }
+            Self::Platform => "uname -m; take a --base made for it",
+            Self::Unauthorised => "docker login, or cargo xtask provision --make-base",
+            Self::RepositoryKey => "renew the repository's key from its owner; never install unsigned packages",
+            Self::RepositorySync => "run the same command again in an hour",
+            Self::Network => "check the network and its proxy; without one, cargo xtask provision --make-base",
+            Self::Limit => "raise LimitMEMLOCK of the docker service, or --runtime host",
+            Self::Mount => "ls -ld the folder; docker must see the same file system as we do",
+            Self::Memory => "free -m; end other programs",
+            Self::Version => "docker version; 20.10 is the oldest that is used",
+            Self::NoProgram => "take another --base, or cargo xtask provision",
+            Self::NotInvokable => "take another --base; ls -l the program",
+            Self::Unknown => "cargo xtask doctor",
+        }
+    }
+
+    /// Whether waiting may help, so that a bounded number of further attempts is worth it.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Self::RateLimited | Self::RepositorySync)
+    }
+}
+
+impl Refusal {
+    /// What failed, what that means, and docker's own words.
+    pub fn message(&self, what: &str) -> String {
+        match self.kind.means() {
+            "" => format!("{what}: {}", self.said),
+            means => format!("{what}: {means} ({})", self.said),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts of real engines (`captured`, with their versions) and in the shape of public reports (`synthetic`).
+    const REFUSALS: &str = include_str!("../../fixtures/docker/refusals.toml");
+
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        refusal: Vec<Entry>,
+    }
+
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Entry {
+        case: String,
+        fixture: String,
+        kind: Kind,
+        code: i32,
+        #[serde(default)]
+        stdout: String,
+        #[serde(default)]
+        stderr: String,
+        /// What the clause begins with; absent where it does not matter.
+        #[serde(default)]
+        said: String,
+    }
+
+    fn entries() -> Vec<Entry> {
+        toml::from_str::<File>(REFUSALS).unwrap().refusal
+    }
+
+    /// Every entry of a case is of its kind, also in other letters and behind another version's wrapper.
+    fn check(case: &str) {
+        let mut seen = 0;
+        for entry in entries().iter().filter(|entry| entry.case == case) {
+            let found = refusal(Some(entry.code), &entry.stderr, &entry.stdout);
+            assert_eq!(found.kind, entry.kind, "{case}: {}{}", entry.stderr, entry.stdout);
+            assert!(found.said.starts_with(&entry.said), "{case}: {}", found.said);
+            assert!(!found.kind.remedy().is_empty() && !found.message("x").contains('\u{1b}'));
+            seen += 1;
+            if find(&entry.stderr).is_none() {
+                continue;
+            }
+            let shouted = refusal(Some(1), &entry.stderr.to_uppercase(), "");
+            assert_eq!(shouted.kind, entry.kind, "{case} in capitals");
+            let wrapped =
+                format!("time=\"now\" level=error msg=\"some new wrapper\"\n{}\nRun 'docker x --help'\n", entry.stderr);
+            assert_eq!(refusal(None, &wrapped, "").kind, entry.kind, "{case} wrapped");
+        }
+        assert!(seen > 0, "no fixture of {case}");
+    }
+
+    #[test]
+    fn a_daemon_without_a_gpu_runtime() {
+        check("B01");
+    }
+
+    #[test]
+    fn a_runtime_that_is_not_registered_is_the_same_condition() {
+        check("B02");
+    }
+
+    #[test]
+    fn the_last_clause_of_the_gpu_runtime_tells() {
+        check("B03");
+    }
+
+    #[test]
+    fn a_gpu_that_a_container_lost() {
+        check("B05");
+    }
+
+    #[test]
+    fn a_gpu_that_may_not_be_opened() {
+        check("B08");
+    }
+
+    #[test]
+    fn a_device_specification_that_does_not_resolve() {
+        check("B09");
+    }
+
+    #[test]
+    fn down_and_forbidden_apart() {
+        check("B11");
+    }
+
+    #[test]
+    fn what_docker_says_of_a_program_it_cannot_start() {
+        check("B12");
+    }
+
+    #[test]
+    fn a_registry_that_has_it_no_more_is_not_the_network() {
+        check("B14");
+    }
+
+    #[test]
+    fn a_limit_on_pulls() {
+        check("B15");
+    }
+
+    #[test]
+    fn an_image_id_asked_of_a_registry() {
+        check("B16");
+    }
+
+    #[test]
+    fn an_image_that_is_not_here() {
+        check("B18");
+    }
+
+    #[test]
+    fn package_repositories() {
+        check("B19");
+    }
+
+    #[test]
+    fn a_full_disk_wherever_it_is_said() {
+        check("B20");
+    }
+
+    #[test]
+    fn a_name_that_is_taken() {
+        check("B24");
+    }
+
+    #[test]
+    fn the_network() {
+        check("network");
+    }
+
+    #[test]
+    fn others() {
+        check("other");
+    }
+
+    #[test]
+    fn every_fixture_says_where_it_is_from() {
+        let known = |entry: &Entry| entry.fixture == "synthetic" || entry.fixture.starts_with("captured client ");
+        assert!(entries().iter().all(known));
+    }
+
+    #[test]
+    fn only_what_waiting_helps_is_tried_again() {
+        let passing: Vec<Kind> = RULES.iter().map(|(kind, _)| *kind).filter(|kind| kind.may_pass()).collect();
+        assert_eq!(passing, [Kind::RateLimited, Kind::RepositorySync]);
+    }
+
+    #[test]
+    fn a_long_line_keeps_its_end_and_escapes_go() {
+        let long = format!("docker: {}: no space left on device", "x".repeat(2000));
+        let found = refusal(Some(1), &long, "");
+        assert!(found.said.ends_with("no space left on device") && found.said.chars().count() == 401);
+        let coloured = refusal(Some(1), "\u{1b}[31mmanifest unknown\u{1b}[0m", "");
+        assert_eq!((coloured.kind, coloured.said.as_str()), (Kind::ImageGone, "manifest unknown"));
+    }
+
+    #[test]
+    fn words_in_different_lines_are_not_put_together() {
+        let found = refusal(Some(1), "permission denied\nconnect\n", "");
+        assert_eq!((found.kind, found.said.as_str()), (Kind::Unknown, "connect"));
+        assert_eq!(refusal(Some(1), "", "").said, "it said nothing");
+    }
+
+    #[test]
+    fn a_program_may_say_that_its_disk_is_full() {
+        let line = "fatal error: a.o: No space left on device";
+        assert_eq!(disk_full(&format!("first\n{line}\n")).as_deref(), Some(line));
+        assert_eq!(disk_full("manifest unknown"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Fetching and building with docker: shown as it goes, and tried again, a bounded number of times, where waiting may help.
+
+use crate::world::container::{Engine, refused};
+use crate::world::process::{Child, Ended, interrupted, interruption};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+/// Runs a client of docker; its end is the caller's to judge.
+pub(super) fn patiently(engine: &Engine, quiet: bool, child: &Child) -> Result<Ended> {
+    let mut waits = engine.waits.iter();
+    loop {
+        let ended = child.run(&mut |line| {
+            if !quiet {
+                eprintln!("  {}", crate::pure::text::plain(line));
+            }
+        })?;
+        let said = refused(&ended);
+        match waits.next() {
+            Some(wait) if ended.code != Some(0) && !ended.timed_out && said.kind.may_pass() => {
+                if !quiet {
+                    eprintln!("{}; trying again in {} s", said.message("docker"), wait.as_secs());
+                }
+                sleep(*wait)?;
+            }
+            _ => return Ok(ended),
+        }
+    }
+}
+
+fn sleep(wait: Duration) -> Result<()> {
+    let until = Instant::now() + wait;
+    while Instant::now() < until {
+        if let Some(signal) = interrupted() {
+            return Err(interruption(signal, "waiting for a registry"));
+        }
+        std::thread::sleep(Duration::from_millis(50).min(wait));
+    }
+    Ok(())
+}
