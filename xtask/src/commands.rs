@@ -3,6 +3,7 @@
 mod experiments;
 mod gpu;
 mod home;
+mod standing;
 mod write;
 
 use crate::flags;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 pub use experiments::list;
 pub use gpu::clocks;
 pub use home::{bundle, pack, unpack};
+pub use standing::status;
 pub use write::{notebook, publish};
 
 /// What a command works with.

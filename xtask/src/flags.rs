@@ -44,6 +44,8 @@ pub enum Command {
     Verify(Verify),
     /// Judge a run again and, when every gate passes, publish it.
     Publish(Publish),
+    /// Every published number: current, carried over, stale or retracted, and why.
+    Status(Where),
     /// Append an entry to NOTEBOOK.md.
     #[command(subcommand)]
     Notebook(Notebook),

@@ -37,6 +37,7 @@ fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
         Command::Clean => commands::clean(&ctx),
         Command::Verify(ask) => commands::verify(&ctx, ask),
         Command::Publish(ask) => commands::publish(&ctx, ask),
+        Command::Status(place) => commands::status(&ctx, place),
         Command::Notebook(entry) => commands::notebook(&ctx, entry),
         Command::Clocks(ask) => commands::clocks(&ctx, ask),
         Command::Bundle(ask) => commands::bundle(&ctx, ask),

@@ -1,4 +1,5 @@
 //! Commands that only read.
 
 pub mod doctor;
+pub mod status;
 pub mod verify;

@@ -88,7 +88,7 @@ fn unit_of(metric: &str) -> &'static str {
 }
 
 /// The cell's name on this device.
-fn resolve(cell: &str, slots: &Slots) -> anyhow::Result<String> {
+pub(in crate::pure) fn resolve(cell: &str, slots: &Slots) -> anyhow::Result<String> {
     let name = cell
         .replace("{sms}", &slots.sms.to_string())
         .replace("{drain_full}", &(slots.sms * slots.drain_per_sm).to_string())

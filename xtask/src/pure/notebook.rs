@@ -74,6 +74,9 @@ pub struct Fields {
     /// The earlier entry it speaks of. A retraction needs this or a run, an amendment needs this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
+    /// The one number of the run that a retraction withdraws, `METRIC@PHASE/CELL`; absent withdraws them all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
     /// Ids of the claims it speaks of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<String>,
@@ -175,6 +178,7 @@ impl Fields {
             status,
             run: None,
             about: None,
+            metric: None,
             claims: Vec::new(),
             informed: false,
             reopens_when: None,

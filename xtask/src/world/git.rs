@@ -96,6 +96,17 @@ impl Git {
         Ok((ended.code == Some(0)).then_some(ended.stdout))
     }
 
+    /// The files below these paths that differ between a commit and the work tree.
+    ///
+    /// # Errors
+    /// When git cannot be run or does not know the commit.
+    pub fn changed_since(&self, commit: &str, paths: &[&str]) -> Result<Vec<String>> {
+        let mut args = vec!["diff", "--name-only", "--no-renames", "-z", commit, "--"];
+        args.extend(paths);
+        let text = self.text(&args)?;
+        Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
     /// Commit, digest and cleanliness of the source as it lies on disk.
     ///
     /// # Errors
