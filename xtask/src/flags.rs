@@ -61,7 +61,7 @@ pub enum Command {
     /// Every test of the project.
     Test,
     /// Check the repository itself: layout, kernels, Markdown, what is tracked.
-    Tidy,
+    Tidy(Tidy),
     /// What CI runs: format, lint, test, all architectures, the emulated path in the container and on the host.
     Ci,
 }
@@ -237,6 +237,14 @@ pub enum Clocks {
     /// Lock, hold while standard input is open, and restore at its end (the privileged child of a run).
     #[command(hide = true)]
     Hold(HoldArgs),
+}
+
+/// Flags of `tidy`.
+#[derive(Clone, Debug, Args)]
+pub struct Tidy {
+    /// First write what the regions and references of the Markdown files resolve to.
+    #[arg(long)]
+    pub write: bool,
 }
 
 /// Flags of `pack`.

@@ -44,7 +44,7 @@ fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
         Command::Pack(ask) => commands::pack(&ctx, ask),
         Command::Unpack(ask) => commands::unpack(&ctx, ask),
         Command::Test => xtask::ci::test(&paths).map(|()| commands::Done::silent()),
-        Command::Tidy => commands::tidy(&ctx),
+        Command::Tidy(ask) => commands::tidy(&ctx, ask),
         Command::Ci => xtask::ci::ci(&paths).map(|()| commands::Done::silent()),
     }
 }

@@ -14,6 +14,7 @@ pub mod notebook;
 pub mod nvinfo;
 pub mod occupancy;
 pub mod progress;
+pub mod prose;
 pub mod protocol;
 pub mod ptxas;
 pub mod render;

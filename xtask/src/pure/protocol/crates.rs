@@ -17,7 +17,7 @@ pub(super) fn parts(read: &mut Reader<'_>) -> Result<BTreeMap<String, Digest>> {
     let mut names = BTreeSet::new();
     for path in MANIFESTS {
         let mut manifest = table(path, read)?;
-        manifest.retain(|section, _| DECISIVE.iter().any(|kept| section == *kept));
+        manifest.retain(|section, _| DECISIVE.contains(&section));
         for section in ["dependencies", "build-dependencies"] {
             names.extend(manifest.get(section).and_then(Value::as_table).into_iter().flat_map(|t| t.keys().cloned()));
         }
