@@ -84,6 +84,22 @@ mod tests {
     }
 
     #[test]
+    fn kernels_that_rebuild_hold_and_others_are_named() {
+        let published = crate::trial::shared().0.build.clone();
+        let runs = [("r".to_owned(), published.clone())];
+        assert_eq!(rebuilt(&[], &published).state, "nothing published yet");
+        let same = rebuilt(&runs, &published);
+        assert_eq!((same.state.as_str(), same.why.as_str()), ("holds", "5 published kernels rebuild to the same SASS"));
+        let mut other = published;
+        other.kernels[0].sass_digest = schema::Digest::of("changed");
+        let changed = rebuilt(&runs, &other);
+        assert_eq!((changed.state.as_str(), other.kernels.len()), ("stale", 5));
+        assert!(changed.why.ends_with(&format!("for {} of r", other.kernels[0].symbol)), "{}", changed.why);
+        other.kernels.clear();
+        assert!(rebuilt(&runs, &other).why.contains("preempt_drain of r"));
+    }
+
+    #[test]
     fn a_level_counts_only_on_top_of_those_below() {
         for (states, expected) in [
             (["holds", "holds", "holds", "not run"], "L2"),

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 pub(crate) use cells::find;
-pub(crate) use records::claims;
+pub(crate) use records::{LOCK, claims};
 
 /// The run's id.
 pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
@@ -149,7 +149,7 @@ impl Trial {
             "RESULTS.md",
             "# Results\n\n<!-- assay:begin results -->\nNothing is published yet.\n<!-- assay:end results -->\n",
         );
-        disk.put("docker/toolkit.lock", "lock\n");
+        disk.put("docker/toolkit.lock", LOCK);
         disk.put("kernels/preempt/budget.toml", &records::budgets());
         if self.registration == Registration::Before {
             self.register(disk);

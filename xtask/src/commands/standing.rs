@@ -52,3 +52,43 @@ fn tree_sass(ctx: &Context<'_>, place: &Where, published: &[(String, BuildRecord
     ctx.ui.done();
     Ok(TreeSass { nvcc, kernels })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::gate::gate;
+    use crate::steps::provision::{Machine, RuntimeChoice, box_toolkit};
+    use crate::steps::publish::publish;
+    use crate::steps::seal::Sealed;
+    use crate::trial::{LOCK, OnDisk, copy};
+    use crate::world::ui::Ui;
+
+    fn ask(disk: &OnDisk) -> Result<Done> {
+        let ui = Ui::new(true);
+        let place = Where { runtime: RuntimeChoice::Host, base: None, offline: true };
+        status(&Context { paths: &disk.paths, ui: &ui, quiet: true }, &place)
+    }
+
+    #[test]
+    fn without_a_toolkit_nothing_is_guessed() {
+        if box_toolkit(&Machine::look()).is_some() {
+            eprintln!("skipped: this box has a CUDA toolkit of its own");
+            return;
+        }
+        let disk = copy();
+        let nothing = ask(&disk).unwrap();
+        assert_eq!((nothing.code, nothing.text.as_str()), (ExitCode::Done, "nothing is published yet"));
+
+        let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
+        publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
+        disk.put("docker/toolkit.lock", &LOCK.replace("13.0.88", "13.1.0"));
+        let stale = ask(&disk).unwrap();
+        assert_eq!(stale.code, ExitCode::Done, "{}", stale.text);
+        assert!(stale.text.contains("docker/toolkit.lock: nvidia-cuda-nvcc==13.1.0"), "{}", stale.text);
+        disk.put("docker/toolkit.lock", LOCK);
+        let done = ask(&disk).unwrap();
+        assert_eq!(done.code, ExitCode::Environment, "{}", done.text);
+        assert!(done.json["unknown"].as_array().unwrap().len() > 20 && done.json["numbers"] == serde_json::json!([]));
+        assert!(done.text.contains("this tree's kernels were not rebuilt here"), "{}", done.text);
+    }
+}

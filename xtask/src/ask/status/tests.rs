@@ -7,7 +7,7 @@ use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append};
 use crate::steps::gate::gate;
 use crate::steps::publish::publish;
 use crate::steps::seal::Sealed;
-use crate::trial::{OnDisk, RUN, copy};
+use crate::trial::{LOCK, OnDisk, RUN, copy};
 use schema::Digest;
 use schema::plan::{PlanFile, ProfileName};
 
@@ -167,12 +167,16 @@ fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
 #[test]
 fn another_toolkit_or_image_makes_every_number_stale_and_a_remark_in_their_files_does_not() {
     let disk = published();
-    disk.put("docker/toolkit.lock", "# A remark.\nlock # and another\n");
+    disk.put("docker/toolkit.lock", &format!("# A remark.\n{LOCK}"));
     disk.put("docker/Dockerfile", "# A remark.\nDockerfile");
     check_all(&ask(&disk), State::Current, "2 source files changed");
-    disk.put("docker/toolkit.lock", "other\n");
-    check_all(&ask(&disk), State::Stale, "toolkit: docker/toolkit.lock: lock, docker/toolkit.lock: other");
-    disk.put("docker/toolkit.lock", "lock\n");
+    disk.put("docker/toolkit.lock", &LOCK.replace("13.0.88", "13.1.0"));
+    check_all(
+        &ask(&disk),
+        State::Stale,
+        "toolkit: docker/toolkit.lock: nvidia-cuda-nvcc==13.0.88, docker/toolkit.lock: nvidia-cuda-nvcc==13.1.0",
+    );
+    disk.put("docker/toolkit.lock", LOCK);
     disk.put("docker/image.lock", "# no base\n");
     check_all(&ask(&disk), State::Stale, "image: rust:1-bookworm is no base of docker/image.lock any more");
 }
@@ -222,6 +226,15 @@ fn a_shallow_clone_says_how_to_get_the_measured_commit() {
     let report = status(&Paths::new(clone.path()), &built(&disk)).unwrap();
     assert!(report.numbers.is_empty(), "{report}");
     assert!(report.unknown.iter().all(|number| number.why.contains("git fetch --unshallow")), "{report}");
+}
+
+#[test]
+fn a_harness_that_does_not_parse_is_an_error_of_the_build() {
+    let disk = published();
+    replace(&disk, "harness/src/timing.rs", "fn settle_ns", "fn (");
+    let error = status(&disk.paths, &built(&disk)).unwrap_err();
+    assert_eq!(crate::failure::code_of(&error), ExitCode::Build);
+    assert!(error.to_string().contains("harness/src/timing.rs does not parse"), "{error:#}");
 }
 
 #[test]
