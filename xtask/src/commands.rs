@@ -4,6 +4,7 @@ mod experiments;
 mod gpu;
 mod home;
 mod notebook;
+mod standing;
 mod write;
 
 use crate::flags;
@@ -22,6 +23,7 @@ pub use experiments::list;
 pub use gpu::{clocks, probe};
 pub use home::{bundle, pack, unpack};
 pub use notebook::notebook;
+pub use standing::status;
 pub use write::publish;
 
 /// What a command works with.
@@ -215,11 +217,13 @@ pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
 ///
 /// # Errors
 /// When git or a file cannot be read; findings end with exit 10.
-pub fn tidy(ctx: &Context<'_>) -> Result<Done> {
+pub fn tidy(ctx: &Context<'_>, ask: &flags::Tidy) -> Result<Done> {
+    let written = if ask.write { steps::publish::render(ctx.paths)? } else { Vec::new() };
     let findings = tidy::tidy(ctx.paths)?;
-    let lines: Vec<String> = findings.iter().map(|found| format!("{}: {}", found.path, found.what)).collect();
+    let lines = findings.iter().map(|found| format!("{}: {}", found.path, found.what));
+    let lines: Vec<String> = written.iter().map(|name| format!("{name}: written")).chain(lines).collect();
     let object: Vec<Value> = findings.iter().map(|found| json!({"path": found.path, "what": found.what})).collect();
     let code = if findings.is_empty() { ExitCode::Done } else { ExitCode::Config };
-    let text = if findings.is_empty() { "tidy".to_owned() } else { lines.join("\n") };
-    Ok(Done { code, json: json!({"findings": object}), text })
+    let lines = if findings.is_empty() { [lines, vec!["tidy".to_owned()]].concat() } else { lines };
+    Ok(Done { code, json: json!({"findings": object, "written": written}), text: lines.join("\n") })
 }

@@ -46,6 +46,8 @@ pub enum Command {
     Verify(Verify),
     /// Judge a run again and, when every gate passes, publish it.
     Publish(Publish),
+    /// Every published number: current, carried over, stale or retracted, and why.
+    Status(Where),
     /// Append an entry to NOTEBOOK.md.
     #[command(subcommand)]
     Notebook(notebook::Notebook),
@@ -64,7 +66,7 @@ pub enum Command {
     /// Every test of the project.
     Test,
     /// Check the repository itself: layout, kernels, Markdown, what is tracked.
-    Tidy,
+    Tidy(Tidy),
     /// What CI runs: format, lint, test, all architectures, the emulated path in the container and on the host.
     Ci,
 }
@@ -247,6 +249,14 @@ pub enum Probe {
         #[arg(long)]
         library: Option<PathBuf>,
     },
+}
+
+/// Flags of `tidy`.
+#[derive(Clone, Debug, Args)]
+pub struct Tidy {
+    /// First write what the regions and references of the Markdown files resolve to.
+    #[arg(long)]
+    pub write: bool,
 }
 
 /// Flags of `pack`.

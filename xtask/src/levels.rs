@@ -1,12 +1,13 @@
 //! The levels of a reproduction: how far this machine confirmed what is published.
 
 use crate::paths::Paths;
+use crate::pure::measured::measured_sass;
+use crate::pure::standing::compare;
 use crate::world::published::ids;
 use anyhow::Result;
-use schema::Digest;
 use schema::build::BuildRecord;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far one level got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,15 +58,14 @@ pub fn rebuilt(published: &[(String, BuildRecord)], built: &BuildRecord) -> Leve
     if published.is_empty() {
         return Level::new("nothing published yet", "no published run names any kernel");
     }
-    let ours: BTreeMap<_, Digest> =
-        built.kernels.iter().map(|kernel| ((&kernel.arch, &kernel.symbol), kernel.sass_digest)).collect();
     let (mut equal, mut changed) = (0, Vec::new());
     for (run, record) in published {
-        for kernel in &record.kernels {
-            match ours.get(&(&kernel.arch, &kernel.symbol)) {
-                Some(digest) if *digest == kernel.sass_digest => equal += 1,
-                _ => changed.push(format!("{} of {run}", kernel.symbol)),
-            }
+        let archs: BTreeSet<&String> = record.kernels.iter().map(|kernel| &kernel.arch).collect();
+        for arch in archs {
+            let measured = measured_sass(record, arch);
+            let differ = compare(&measured, &measured_sass(built, arch));
+            equal += measured.len() - differ.len();
+            changed.extend(differ.into_iter().map(|kernel| format!("{} of {run}", kernel.symbol)));
         }
     }
     if changed.is_empty() {
@@ -81,6 +81,22 @@ mod tests {
 
     fn levels(states: [&str; 4]) -> Levels {
         states.iter().enumerate().map(|(i, state)| (format!("L{i}"), Level::new(state, ""))).collect()
+    }
+
+    #[test]
+    fn kernels_that_rebuild_hold_and_others_are_named() {
+        let published = crate::trial::shared().0.build.clone();
+        let runs = [("r".to_owned(), published.clone())];
+        assert_eq!(rebuilt(&[], &published).state, "nothing published yet");
+        let same = rebuilt(&runs, &published);
+        assert_eq!((same.state.as_str(), same.why.as_str()), ("holds", "5 published kernels rebuild to the same SASS"));
+        let mut other = published;
+        other.kernels[0].sass_digest = schema::Digest::of("changed");
+        let changed = rebuilt(&runs, &other);
+        assert_eq!((changed.state.as_str(), other.kernels.len()), ("stale", 5));
+        assert!(changed.why.ends_with(&format!("for {} of r", other.kernels[0].symbol)), "{}", changed.why);
+        other.kernels.clear();
+        assert!(rebuilt(&runs, &other).why.contains("preempt_drain of r"));
     }
 
     #[test]

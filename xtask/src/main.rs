@@ -41,6 +41,7 @@ fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
         Command::Clean => commands::clean(&ctx),
         Command::Verify(ask) => commands::verify(&ctx, ask),
         Command::Publish(ask) => commands::publish(&ctx, ask),
+        Command::Status(place) => commands::status(&ctx, place),
         Command::Notebook(entry) => commands::notebook(&ctx, entry),
         Command::Clocks(ask) => commands::clocks(&ctx, ask),
         Command::Probe(_) => unreachable!("answered before a root is looked for"),
@@ -48,7 +49,7 @@ fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
         Command::Pack(ask) => commands::pack(&ctx, ask),
         Command::Unpack(ask) => commands::unpack(&ctx, ask),
         Command::Test => xtask::ci::test(&paths).map(|()| commands::Done::silent()),
-        Command::Tidy => commands::tidy(&ctx),
+        Command::Tidy(ask) => commands::tidy(&ctx, ask),
         Command::Ci => xtask::ci::ci(&paths).map(|()| commands::Done::silent()),
     }
 }

@@ -286,11 +286,9 @@ impl<'a> Session<'a> {
         for folder in [paths.manifests(), paths.summary(), paths.events()] {
             parts.push(("published", folder_digest(&folder)?));
         }
-        for file in [paths.notebook(), paths.root().join("RESULTS.md"), paths.root().join("README.md")] {
-            parts.push((
-                "markdown",
-                digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string()),
-            ));
+        for file in crate::world::published::documents(paths)?.into_iter().chain([paths.notebook()]) {
+            let text = digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string());
+            parts.push(("markdown", format!("{} {text}", file.display())));
         }
         parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
         let key = cache::key(&parts);

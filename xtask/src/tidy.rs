@@ -1,7 +1,9 @@
 //! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each module says
-//! what it is for, and that links lead somewhere. It reads; it mends nothing.
+//! what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it mends nothing.
 
 use crate::paths::Paths;
+use crate::pure::prose::{self, Wrong};
+use crate::world::published;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,6 +42,7 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
             findings.extend(dead_links(paths.root(), name, &fs_err::read_to_string(&path)?));
         }
     }
+    findings.extend(numbers(paths, &tracked)?);
     let kernels = crate::steps::build::kernels_forbidden(&paths.kernels())?;
     findings.extend(kernels.into_iter().map(|found| Finding { path: found.path, what: found.what }));
     Ok(findings)
@@ -104,6 +107,36 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// Regions and references show what is published, and every figure with a unit says what it is.
+///
+/// The notebook's prose is left as it is: an entry's kind says whether its numbers are projected or measured, its fields
+/// name the run, and nothing in it can be mended later. What it refers to must resolve all the same.
+fn numbers(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
+    let runs = published::runs(paths)?;
+    let numbers = published::numbers(paths, &runs)?;
+    let read = |name: &str| fs_err::read_to_string(paths.root().join(name));
+    let cited = read("FINDINGS.md").map(|text| prose::sources(&text)).unwrap_or_default();
+    let mut findings = Vec::new();
+    for name in tracked.iter().filter(|name| name.ends_with(".md")) {
+        let text = read(name)?;
+        let mut wrong = prose::resolve(&text, &numbers).1;
+        if paths.root().join(name) != paths.notebook() {
+            wrong.extend(prose::untyped(&text, &cited, &numbers));
+        }
+        let finding = |wrong: Wrong| Finding { path: format!("{name}:{}", wrong.line), what: wrong.what };
+        findings.extend(wrong.into_iter().map(finding));
+    }
+    if findings.is_empty() {
+        for (path, text) in published::rendered(paths, &runs)? {
+            if fs_err::read_to_string(&path)? != text {
+                let what = "a region is not what the manifests give: cargo xtask tidy --write".to_owned();
+                findings.push(Finding { path: path.strip_prefix(paths.root())?.display().to_string(), what });
+            }
+        }
+    }
+    Ok(findings)
+}
+
 fn is_module(name: &str) -> bool {
     name.contains("/src/") || name.contains("/tests/")
 }
@@ -158,6 +191,20 @@ mod tests {
         assert_eq!(dead_links(dir.path(), "x.md", text).len(), 1);
         assert!(module_without_header("src/a.rs", "use std::fs;").is_some());
         assert!(module_without_header("src/a.rs", "//! For something.\n").is_none());
+    }
+
+    #[test]
+    fn a_bare_figure_and_a_reference_to_nothing_are_found_by_file_and_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let put = |name: &str, text: &str| fs_err::write(dir.path().join(name), text).unwrap();
+        put("FINDINGS.md", "## Sources\n\n| key | source |\n|---|---|\n| a | b |\n");
+        put("A.md", "# A\n\n5 us, 6 us [cited: a]\n`7 us`\n");
+        put("B.md", "# B\n\nIt takes 5 us.\n<!-- assay:measured RUN x@y -->5 us<!-- /assay -->\n");
+        put("NOTEBOOK.md", "# Notebook\n\nAbout 5 us.\n");
+        let tracked = ["FINDINGS.md", "A.md", "B.md", "NOTEBOOK.md"].map(str::to_owned);
+        let found: Vec<String> = numbers(&paths, &tracked).unwrap().into_iter().map(|found| found.path).collect();
+        assert_eq!(found, ["B.md:4", "B.md:3"]);
     }
 
     fn commit(dir: &Path) {

@@ -4,6 +4,7 @@
 
 mod cells;
 mod records;
+mod sources;
 
 use crate::paths::Paths;
 use crate::pure::attempts::{Chain, Intent, MEASURED};
@@ -28,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 pub(crate) use cells::find;
-pub(crate) use records::claims;
+pub(crate) use records::{LOCK, claims};
 
 /// The run's id.
 pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
@@ -51,6 +52,8 @@ pub(crate) struct Trial {
     pub(crate) commit: Option<String>,
     pub(crate) bundle: Option<schema::bundle::BundleRecord>,
     pub(crate) registration: Registration,
+    /// More files of the repository, in the measured commit.
+    pub(crate) files: BTreeMap<String, String>,
 }
 
 /// When claims and prediction are committed.
@@ -92,10 +95,18 @@ impl Trial {
             commit: None,
             bundle: None,
             registration: Registration::Before,
+            files: BTreeMap::new(),
             plan,
             build,
             cells,
         }
+    }
+
+    /// The same run measured on kernels of this SASS, by symbol.
+    pub(crate) fn of_sass(mut self, sass: &BTreeMap<String, Digest>) -> Self {
+        self.build.kernels.iter_mut().for_each(|kernel| kernel.sass_digest = sass[&kernel.symbol]);
+        self.sanitizer = records::sanitizer(&self.cells, &self.build);
+        self
     }
 
     /// Writes repository and run directory, unsealed; gives the inputs to seal it with.
@@ -137,7 +148,7 @@ impl Trial {
             "RESULTS.md",
             "# Results\n\n<!-- assay:begin results -->\nNothing is published yet.\n<!-- assay:end results -->\n",
         );
-        disk.put("docker/toolkit.lock", "lock\n");
+        disk.put("docker/toolkit.lock", LOCK);
         disk.put("kernels/preempt/budget.toml", &records::budgets());
         if self.registration == Registration::Before {
             self.register(disk);
@@ -147,6 +158,8 @@ impl Trial {
             self.register(disk);
         }
         disk.put("harness/src/main.rs", "fn main() {}\n");
+        sources::files().iter().for_each(|(name, text)| disk.put(name, text));
+        self.files.iter().for_each(|(name, text)| disk.put(name, text));
         let measured = disk.commit();
         if self.registration == Registration::After {
             self.register(disk);

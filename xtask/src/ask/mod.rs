@@ -2,4 +2,5 @@
 
 pub mod doctor;
 pub mod inventory;
+pub mod status;
 pub mod verify;

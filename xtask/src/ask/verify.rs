@@ -158,7 +158,7 @@ fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
     Ok(published::ids(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
 }
 
-/// Every rendered number is one of a published run: the regions read as they would if rendered now.
+/// Every rendered number is one of a published run: regions and references read as they would if rendered now.
 fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     let runs = published::runs(paths)?;
     if !runs.is_empty() && !paths.root().join("RESULTS.md").is_file() {
@@ -174,11 +174,11 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     for (path, text) in rendered {
         report.checked_files += 1;
         if fs_err::read_to_string(&path)? != text {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path.strip_prefix(paths.root()).unwrap_or(&path).display().to_string();
             report.problem(
                 name,
                 "recompute",
-                "its region is not what the manifests give: cargo xtask publish renders it",
+                "a region or a reference is not what the manifests give: cargo xtask tidy --write renders it",
             );
         }
     }

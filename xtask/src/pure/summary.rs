@@ -52,7 +52,8 @@ pub fn summarize(plan: &Plan, slots: &Slots, run: &str, cells: &[CellData]) -> a
         let where_ = || format!("cell {}/{}", cell.phase.name(), cell.name);
         let mut rows = Rows::new(plan, run, cell, quantum_ns);
         summarize_cell(plan, cell, data, &mut rows).with_context(where_)?;
-        if let Some(baseline) = ratio_baseline(plan, slots, &planned, cells, cell) {
+        let baseline = ratio_baseline(plan, slots, &planned, cell).and_then(|slow| Some((slow, find(cells, slow)?)));
+        if let Some(baseline) = baseline {
             add_ratio(cell, data, baseline, &mut rows).with_context(where_)?;
         }
         metrics.extend(rows.finish());
@@ -172,21 +173,14 @@ fn refuse_duplicates<K: Ord + std::fmt::Debug>(what: &str, keys: impl Iterator<I
 }
 
 /// The baseline cell with every slot taken, if `cell` is the host-set yield cell with every slot taken.
-fn ratio_baseline<'a>(
-    plan: &Plan,
-    slots: &Slots,
-    planned: &'a [Cell],
-    cells: &'a [CellData],
-    cell: &Cell,
-) -> Option<(&'a Cell, &'a CellData)> {
+pub(super) fn ratio_baseline<'a>(plan: &Plan, slots: &Slots, planned: &'a [Cell], cell: &Cell) -> Option<&'a Cell> {
     let Work::Yield { k: yield_k, blocks, set: Setter::Host, .. } = cell.work else { return None };
     let full = |per_sm| Residency::Full.blocks(slots.sms, per_sm);
     if blocks != full(slots.yield_per_sm) || plan.profile.baseline.k != yield_k {
         return None;
     }
     let work = Work::Baseline { k: yield_k, blocks: full(slots.drain_per_sm) };
-    let baseline = planned.iter().find(|cell| cell.work == work)?;
-    Some((baseline, find(cells, baseline)?))
+    planned.iter().find(|cell| cell.work == work)
 }
 
 /// `ratio`: `host_e2e_us_p50` of the baseline over this cell's, from host issue to host-observed done on both sides. Its

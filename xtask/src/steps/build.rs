@@ -21,6 +21,7 @@ pub use loadable::check_loadable;
 pub use programs::program;
 pub use twice::{Again, twice};
 
+use crate::cache;
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
 use crate::world::container::Runtime;
@@ -152,6 +153,26 @@ pub fn of_this_tree(paths: &Paths) -> Result<Option<BuildRecord>> {
         all.kernels.extend(more);
         all
     }))
+}
+
+/// The kernels of this tree for `ctx.archs`, compiled without the harness and held to no budget: what SASS the tree builds to.
+/// Nothing is kept of it but the answer, which is taken from a cache while sources and toolkit are the same.
+///
+/// # Errors
+/// Exit 12 when a compiler fails or flavors differ in SASS.
+pub fn kernels(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: &Toolkit) -> Result<(String, Vec<Kernel>)> {
+    let inputs = Inputs::read_kernels(ctx.paths)?;
+    let nvcc = compile::version(ctx, runtime, toolkit)?;
+    let key = inputs.key(ctx, runtime.name(), toolkit, &nvcc);
+    let work = || {
+        let scratch = tempfile::Builder::new().prefix("kernels-").tempdir_in(ctx.paths.state())?;
+        let jobs = compile::jobs(ctx, &inputs, scratch.path())?;
+        compile::all(ctx, runtime, &toolkit.nvcc, &jobs)?;
+        let by = inspect::Compiler { nvcc: &nvcc, own: [ctx.paths.root(), &toolkit.root] };
+        Ok(inspect::cubins(&inputs, &jobs, &by)?.kernels)
+    };
+    let (kernels, _) = cache::answer(ctx.paths, "kernels", key, work)?;
+    Ok((nvcc, kernels))
 }
 
 /// The architectures to build when none is asked for: that of the GPU with this compute capability, or a fixed one.

@@ -15,6 +15,9 @@ use schema::{Digest, FORMAT};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ARCH: &str = "sm_90";
+/// The toolkit's lock: a wheel that nobody has.
+pub(crate) const LOCK: &str =
+    "nvidia-cuda-nvcc==13.0.88 --hash=sha256:0000000000000000000000000000000000000000000000000000000000000000 # 1\n";
 
 /// Kernel files with their symbols.
 const KERNELS: [(&str, &str); 5] = [
@@ -60,7 +63,7 @@ pub(super) fn build() -> BuildRecord {
         format: FORMAT,
         nvcc: "Cuda compilation tools, release 13.0, V13.0.88".to_owned(),
         toolkit: "wheels".to_owned(),
-        toolkit_lock: Digest::of("lock\n"),
+        toolkit_lock: Digest::of(LOCK),
         cubins: KERNELS.iter().map(cubin).collect(),
         kernels: KERNELS.iter().map(kernel).collect(),
         harness: Digest::of("harness"),
@@ -117,7 +120,7 @@ pub(super) fn environment() -> Environment {
             hardening: vec!["--network=none".to_owned()],
         }),
         toolkit: "wheels".to_owned(),
-        toolkit_lock: Digest::of("lock\n"),
+        toolkit_lock: Digest::of(LOCK),
         sanitizer: Some("Version 2026.1".to_owned()),
         host: Host {
             os: "Debian GNU/Linux 12".to_owned(),

@@ -96,6 +96,17 @@ impl Git {
         Ok((ended.code == Some(0)).then_some(ended.stdout))
     }
 
+    /// The files below these paths that differ between a commit and the work tree.
+    ///
+    /// # Errors
+    /// When git cannot be run or does not know the commit.
+    pub fn changed_since(&self, commit: &str, paths: &[&str]) -> Result<Vec<String>> {
+        let mut args = vec!["diff", "--name-only", "--no-renames", "-z", commit, "--"];
+        args.extend(paths);
+        let text = self.text(&args)?;
+        Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
     /// Commit, digest and cleanliness of the source as it lies on disk.
     ///
     /// # Errors
@@ -161,8 +172,8 @@ impl Git {
 /// Whether a tracked file counts as source.
 #[must_use]
 pub fn is_source(name: &str) -> bool {
-    let rendered = !name.contains('/') && name.ends_with(".md");
-    !(rendered || name.starts_with("manifests/") || name.starts_with("results/"))
+    let prose = name.ends_with(".md") && (!name.contains('/') || name.starts_with("docs/"));
+    !(prose || name.starts_with("manifests/") || name.starts_with("results/"))
 }
 
 fn is_commit_id(text: &str) -> bool {
@@ -209,7 +220,7 @@ mod tests {
         commit(&git, &[("src/a.rs", "1"), ("RESULTS.md", "x"), ("results/summary/r/m.csv", "x")]);
         let before = git.source_state().unwrap();
         assert!(before.clean);
-        for name in ["RESULTS.md", "results/summary/r/m.csv", "manifests/new.json"] {
+        for name in ["RESULTS.md", "docs/status.md", "results/summary/r/m.csv", "manifests/new.json"] {
             files::write_whole(&git.root.join(name), b"y").unwrap();
         }
         assert_eq!(git.source_state().unwrap(), before);

@@ -2,11 +2,15 @@
 
 use super::files;
 use super::layout::{Layout, MANIFEST, REOPENED, VERDICT};
+use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::gate::ADVICE;
 use crate::pure::notebook::{Entry, Kind, Notebook, parse};
+use crate::pure::prose::{self, Numbers};
 use crate::pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
+use crate::pure::standing::{Entries, NumberId};
 use anyhow::{Context, Result};
+use schema::ExitCode;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::metrics::{Metric, from_csv};
@@ -133,20 +137,70 @@ fn notebook(paths: &Paths) -> Result<Option<Notebook>> {
     files::exists(&paths.notebook()).then(read).transpose()
 }
 
-/// The Markdown files with rendered regions, by path, as they must read for these runs. A file that is absent is left out.
+/// Every published number by run and name, as a reference in prose shows it.
 ///
 /// # Errors
-/// When a file has not its region, or the notebook does not hold.
+/// When the notebook is there and does not read.
+pub fn numbers(paths: &Paths, runs: &[PublishedRun]) -> Result<Numbers> {
+    let notebook = notebook(paths)?;
+    let mut numbers = Numbers::default();
+    for run in runs {
+        let entries = notebook.as_ref().map(|book| Entries::of_run(book, &run.run)).unwrap_or_default();
+        let mut add = |id: NumberId, value: &str, unit: &str| {
+            let retracted = entries.retracted(&id);
+            let retracted = retracted.map(|told| told.split(':').next().unwrap_or_default().to_owned());
+            let (value, unit, gpu) = (value.to_owned(), unit.to_owned(), run.gpu.clone());
+            numbers.add(&run.run, id.to_string(), prose::Published { value, unit, gpu, retracted });
+        };
+        run.metrics.iter().for_each(|m| add(NumberId::of_metric(m), &m.value, &m.unit));
+        let valued = run.claims.iter().filter(|claim| !claim.value.is_empty());
+        valued.for_each(|claim| add(NumberId::of_claim(&claim.id), &claim.value, &claim.unit));
+    }
+    Ok(numbers)
+}
+
+/// The Markdown files in which numbers are rendered: those of the root and of `docs/`. The notebook is append-only, so what
+/// its references show is checked and never written.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn documents(paths: &Paths) -> Result<Vec<PathBuf>> {
+    let mut documents = Vec::new();
+    for folder in [paths.root().to_owned(), paths.root().join("docs")] {
+        let names = files::entries(&folder)?.into_iter().filter(|name| name.ends_with(".md"));
+        documents
+            .extend(names.map(|name| folder.join(name)).filter(|path| path.is_file() && *path != paths.notebook()));
+    }
+    Ok(documents)
+}
+
+/// The Markdown files with rendered regions or references, by path, as they must read for these runs. A file that is absent
+/// is left out.
+///
+/// # Errors
+/// When a file has not its region or refers to what is not published, or the notebook does not hold.
 pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, String)>> {
     let withdrawn = notebook(paths)?.map(|notebook| elsewhere(&notebook, runs)).unwrap_or_default();
     let regions =
         [("RESULTS.md", "results", results_region(runs, &withdrawn)), ("README.md", "headline", headline_region(runs))];
+    let numbers = numbers(paths, runs)?;
     let mut rendered = Vec::new();
-    for (file, region, body) in regions {
-        let path = paths.root().join(file);
-        if files::exists(&path) {
-            let text = replace_region(&files::read_text(&path)?, region, &body).with_context(|| file.to_owned())?;
-            rendered.push((path, text));
+    for path in documents(paths)? {
+        let read = files::read_text(&path)?;
+        let name = path.strip_prefix(paths.root())?.display().to_string();
+        let mut text = read.clone();
+        for (_, region, body) in regions.iter().filter(|(file, ..)| *file == name) {
+            text = replace_region(&text, region, body).with_context(|| name.clone())?;
+        }
+        let has_region = text != read || regions.iter().any(|(file, ..)| *file == name);
+        let (resolved, _) = prose::resolve(&text, &numbers);
+        // A reference to nothing stays as it is; one that shows something else is mended.
+        if let Some(wrong) = prose::resolve(&resolved, &numbers).1.first() {
+            let message = format!("{name} line {}: {}", wrong.line, wrong.what);
+            return Err(fail(ExitCode::Config, message, "name a published run and one of its numbers"));
+        }
+        if has_region || resolved != text {
+            rendered.push((path, resolved));
         }
     }
     Ok(rendered)

@@ -208,7 +208,8 @@ fn build_once(runtime: &str) {
     }
 }
 
-fn has_toolkit() -> bool {
+/// Whether the real checkout has a toolkit; says so when not.
+pub(crate) fn has_toolkit() -> bool {
     let found = real_root().join("target/toolkit").is_dir();
     if !found {
         eprintln!("skipped: no toolkit (run cargo xtask provision --runtime host)");

@@ -3,6 +3,7 @@
 use super::evidence::{Evidence, Facts};
 use super::rule::Rule;
 use crate::pure::measured::measured_sass;
+use crate::pure::standing::compare;
 use schema::verdict::GateResult;
 
 const REBUILD: &str = "cargo xtask build; if the digests still differ, measure the new kernels";
@@ -17,15 +18,8 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         return rule.done();
     };
     rule.count("built", built);
-    let mut stale = Vec::new();
-    for (symbol, digest) in &measured {
-        match built.get(symbol) {
-            Some(now) if now == digest => {}
-            Some(now) => stale.push(format!("{symbol}: measured {}, this tree builds {}", digest.short(), now.short())),
-            None => stale.push(format!("{symbol}: this tree builds no such kernel")),
-        }
-    }
+    let stale = compare(&measured, built);
     rule.count("equal", measured.len() - stale.len());
-    rule.refuse_all(stale, REBUILD);
+    rule.refuse_all(stale.iter().map(ToString::to_string).collect(), REBUILD);
     rule.done()
 }

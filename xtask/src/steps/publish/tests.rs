@@ -3,6 +3,7 @@
 use super::*;
 use crate::ask::verify::verify;
 use crate::failure::code_of;
+use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append};
 use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
@@ -64,6 +65,33 @@ fn a_failure_on_the_way_leaves_nothing_behind() {
     disk.put("RESULTS.md", "no region");
     assert!(publish(&disk.paths, &judged(&disk).pass().unwrap(), None).is_err());
     assert!(!disk.paths.manifests().join(format!("{RUN}.json")).exists());
+}
+
+#[test]
+fn references_in_prose_are_filled_and_held_to_what_is_published() {
+    let disk = copy();
+    published(&disk);
+    let path = disk.root.path().join("docs/told.md");
+    let problems = || verify(&disk.paths, &[]).unwrap().problems;
+    disk.put("docs/told.md", &format!("It yields within <!-- assay:measured {RUN} T-1@claim --><!-- /assay -->.\n"));
+    assert!(problems().iter().any(|problem| problem.path == "docs/told.md" && problem.kind == "recompute"));
+    assert_eq!(render(&disk.paths).unwrap(), ["docs/told.md"]);
+    let told = fs_err::read_to_string(&path).unwrap();
+    assert!(told.contains(" us<!-- /assay -->"), "{told}");
+    assert_eq!(problems(), []);
+
+    let mut fields = Fields::new(Kind::Retraction, Status::Retracted);
+    (fields.run, fields.metric) = (Some(RUN.to_owned()), Some("T-1@claim".to_owned()));
+    let [date, id, title, prose] = ["2026-01-02", "R-001", "a reason", "Made up."].map(str::to_owned);
+    let notebook = fs_err::read_to_string(disk.paths.notebook()).unwrap();
+    disk.put("NOTEBOOK.md", &append(&notebook, NewEntry { date, id, title, prose, fields }).unwrap());
+    assert!(!problems().is_empty());
+    assert!(render(&disk.paths).unwrap().contains(&"docs/told.md".to_owned()));
+    assert!(fs_err::read_to_string(&path).unwrap().contains(" us~~ (retracted by R-001)<!-- /assay -->"));
+    assert_eq!(problems(), []);
+
+    disk.put("docs/told.md", "<!-- assay:measured nobody x@y -->5 us<!-- /assay -->\n");
+    assert!(problems()[0].detail.contains("docs/told.md line 1: no published run nobody"), "{:?}", problems());
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! `status`: what every published number is today, and why. It reads files and git, and is told what this tree builds.
+
+mod told;
+mod tree;
+
+use crate::paths::Paths;
+use crate::pure::measured::measured_sass;
+use crate::pure::notebook::{Notebook, parse};
+use crate::pure::standing::{Basis, Differences, Entries, Plans, Standing, State, judge, of_claims, of_metrics};
+use crate::world::layout::{Layout, MANIFEST, VERDICT};
+use crate::world::{files, published};
+use anyhow::{Context, Result};
+use schema::ExitCode;
+use schema::build::{BuildRecord, Kernel};
+use schema::cell::CellRecord;
+use schema::claim::ClaimFile;
+use schema::environment::Environment;
+use schema::manifest::Manifest;
+use schema::metrics::{Metric, from_csv};
+use schema::plan::Plan;
+use schema::verdict::Verdict;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use tree::Tree;
+
+/// What this tree builds.
+#[derive(Clone, Debug)]
+pub struct TreeSass {
+    /// The compiler's version line.
+    pub nvcc: String,
+    /// Its kernels, for every architecture asked for.
+    pub kernels: Vec<Kernel>,
+}
+
+/// Every published number.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Those whose state is known.
+    pub numbers: Vec<Number>,
+    /// Those whose state cannot be known here.
+    pub unknown: Vec<Unknown>,
+}
+
+/// A published number and what it is today.
+#[derive(Clone, Debug, Serialize)]
+pub struct Number {
+    /// `METRIC@PHASE/CELL`, or `CLAIM-ID@claim`.
+    pub id: String,
+    /// As published.
+    pub value: String,
+    /// Its unit.
+    pub unit: String,
+    /// The run that gave it.
+    pub run: String,
+    /// What it is today.
+    pub state: State,
+    /// Why; for a stale number, everything that changed.
+    pub why: String,
+}
+
+/// A published number of which nothing can be said here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unknown {
+    /// As [`Number::id`].
+    pub id: String,
+    /// As published.
+    pub value: String,
+    /// Its unit.
+    pub unit: String,
+    /// The run that gave it.
+    pub run: String,
+    /// What is missing, and what to type.
+    pub why: String,
+}
+
+impl Report {
+    /// Exit 11 while the state of a number cannot be known here; a stale number is an answer like any other.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        if self.unknown.is_empty() { ExitCode::Done } else { ExitCode::Environment }
+    }
+}
+
+/// Judges every published number. `built` is what this tree builds, or why that is not known.
+///
+/// # Errors
+/// When a published run does not read, or this tree's harness does not parse.
+pub fn status(paths: &Paths, built: &Result<TreeSass, String>) -> Result<Report> {
+    let mut report = Report::default();
+    let runs = published::ids(paths)?;
+    if runs.is_empty() {
+        return Ok(report);
+    }
+    let notebook = parse(&files::read_text(&paths.notebook())?)?;
+    let mut tree = Tree::read(paths)?;
+    for run in runs {
+        let run = Run::load(paths, run)?;
+        let now = tree.differences(&run, built);
+        run.judge(&mut tree, &now, &notebook, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// A published run, as far as its numbers' standing needs it.
+struct Run {
+    id: String,
+    manifest: Manifest,
+    environment: Environment,
+    build: BuildRecord,
+    plan: Plan,
+    claims: ClaimFile,
+    verdict: Verdict,
+    metrics: Vec<Metric>,
+    /// Symbols by `phase/cell`.
+    launched: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Run {
+    fn load(paths: &Paths, id: String) -> Result<Self> {
+        let layout = Layout::Published { paths: paths.clone(), run: id.clone() };
+        let text = |name: &str| files::read_text(&layout.path(name));
+        let manifest: Manifest = json(&layout, MANIFEST)?;
+        let mut launched = BTreeMap::new();
+        let headers = manifest.subject.iter().map(|subject| subject.name.as_str());
+        for name in headers.filter(|name| name.starts_with("cells/") && name.ends_with(".json")) {
+            let record: CellRecord = json(&layout, name)?;
+            let symbols = record.configs.into_iter().map(|config| config.symbol).collect();
+            launched.insert(format!("{}/{}", record.phase.name(), record.cell), symbols);
+        }
+        Ok(Self {
+            environment: json(&layout, "environment.json")?,
+            build: json(&layout, "build/resources.json")?,
+            plan: toml::from_str(&text("plan.toml")?).context("plan.toml")?,
+            claims: toml::from_str(&text("claims.toml")?).context("claims.toml")?,
+            verdict: json(&layout, VERDICT)?,
+            metrics: from_csv(&text("summary/metrics.csv")?)?,
+            id,
+            manifest,
+            launched,
+        })
+    }
+
+    fn judge(&self, tree: &mut Tree<'_>, now: &Differences, notebook: &Notebook, report: &mut Report) -> Result<()> {
+        let planned = tree.plan_like(&self.plan)?;
+        let plans = Plans { measured: &self.plan, now: planned.as_ref(), slots: &self.environment.device.slots };
+        let mut bases = of_metrics(&self.metrics, &self.launched, plans);
+        bases.extend(of_claims(&self.verdict.claims, &self.claims, &self.metrics, &self.launched, plans)?);
+        let measured = measured_sass(&self.build, &self.environment.device.arch);
+        let entries = Entries::of_run(notebook, &self.id);
+        for basis in bases {
+            let standing = judge(&basis, &measured, now, &entries);
+            let Basis { id, value, unit, .. } = basis;
+            let (id, run) = (id.to_string(), self.id.clone());
+            match standing {
+                Standing::Known(state, why) => {
+                    report.numbers.push(Number { id, value, unit, run, state, why: why.join("; ") });
+                }
+                Standing::Unknown(why) => report.unknown.push(Unknown { id, value, unit, run, why: why.join("; ") }),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
+    let path = layout.path(name);
+    serde_json::from_slice(&files::read_plain(&path)?).with_context(|| format!("failed to read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! A Rust file as the tokens that count: no comments, no doc comments, no trailing commas, no items under `#[cfg(test)]`.
+
+use anyhow::Result;
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use quote::ToTokens;
+use schema::Digest;
+use std::collections::BTreeSet;
+use syn::visit_mut::{self, VisitMut};
+use syn::{Attribute, File, ImplItem, Item, Stmt, TraitItem};
+
+/// A parsed file, without its tests.
+#[derive(Clone)]
+pub(super) struct Source(File);
+
+/// A module whose body is another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Module {
+    /// Its name.
+    pub(super) name: String,
+    /// The modules with a body that it is declared in, outermost first.
+    pub(super) within: Vec<String>,
+}
+
+impl Source {
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let mut file = syn::parse_file(text)?;
+        WithoutTests.visit_file_mut(&mut file);
+        Ok(Self(file))
+    }
+
+    /// The digest of its tokens.
+    pub(super) fn digest(&self) -> Digest {
+        let mut text = String::new();
+        write(self.0.to_token_stream(), &mut text);
+        Digest::of(text)
+    }
+
+    /// The modules that it declares and leaves to other files.
+    pub(super) fn modules(&self) -> Vec<Module> {
+        let mut found = Vec::new();
+        modules(&self.0.items, &mut Vec::new(), &mut found);
+        found
+    }
+
+    /// The same without the declarations of some modules.
+    pub(super) fn without_modules(&self, names: &BTreeSet<String>) -> Self {
+        let mut file = self.0.clone();
+        file.items.retain(|item| !matches!(item, Item::Mod(module) if names.contains(&module.ident.to_string())));
+        Self(file)
+    }
+
+    /// Every word that follows `start::` directly, in a group behind it too.
+    pub(super) fn paths_into(&self, start: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        paths_into(self.0.to_token_stream(), start, &mut found);
+        found
+    }
+
+    /// Every word that something is looked up in: what stands before a `::`.
+    pub(super) fn first_words(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        first_words(self.0.to_token_stream(), &mut found);
+        found
+    }
+}
+
+fn modules(items: &[Item], within: &mut Vec<String>, found: &mut Vec<Module>) {
+    for item in items {
+        let Item::Mod(module) = item else { continue };
+        let name = module.ident.to_string();
+        match &module.content {
+            None => found.push(Module { name, within: within.clone() }),
+            Some((_, items)) => {
+                within.push(name);
+                modules(items, within, found);
+                within.pop();
+            }
+        }
+    }
+}
+
+/// Removes what is compiled for tests only.
+struct WithoutTests;
+
+impl VisitMut for WithoutTests {
+    fn visit_file_mut(&mut self, file: &mut File) {
+        file.items.retain(|item| !item_attributes(item).iter().any(is_test));
+        visit_mut::visit_file_mut(self, file);
+    }
+
+    fn visit_item_mod_mut(&mut self, module: &mut syn::ItemMod) {
+        if let Some((_, items)) = &mut module.content {
+            items.retain(|item| !item_attributes(item).iter().any(is_test));
+        }
+        visit_mut::visit_item_mod_mut(self, module);
+    }
+
+    fn visit_item_impl_mut(&mut self, block: &mut syn::ItemImpl) {
+        block.items.retain(|item| match item {
+            ImplItem::Const(it) => !it.attrs.iter().any(is_test),
+            ImplItem::Fn(it) => !it.attrs.iter().any(is_test),
+            ImplItem::Type(it) => !it.attrs.iter().any(is_test),
+            _ => true,
+        });
+        visit_mut::visit_item_impl_mut(self, block);
+    }
+
+    fn visit_item_trait_mut(&mut self, block: &mut syn::ItemTrait) {
+        block.items.retain(|item| !matches!(item, TraitItem::Fn(it) if it.attrs.iter().any(is_test)));
+        visit_mut::visit_item_trait_mut(self, block);
+    }
+
+    fn visit_block_mut(&mut self, block: &mut syn::Block) {
+        block.stmts.retain(|statement| match statement {
+            Stmt::Local(it) => !it.attrs.iter().any(is_test),
+            Stmt::Item(item) => !item_attributes(item).iter().any(is_test),
+            _ => true,
+        });
+        visit_mut::visit_block_mut(self, block);
+    }
+}
+
+/// The attributes of the items that are written for tests; others keep theirs and count.
+fn item_attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(it) => &it.attrs,
+        Item::Enum(it) => &it.attrs,
+        Item::Fn(it) => &it.attrs,
+        Item::Impl(it) => &it.attrs,
+        Item::Macro(it) => &it.attrs,
+        Item::Mod(it) => &it.attrs,
+        Item::Static(it) => &it.attrs,
+        Item::Struct(it) => &it.attrs,
+        Item::Trait(it) => &it.attrs,
+        Item::Type(it) => &it.attrs,
+        Item::Use(it) => &it.attrs,
+        _ => &[],
+    }
+}
+
+/// Exactly `#[cfg(test)]`; any other condition counts as code.
+fn is_test(attribute: &Attribute) -> bool {
+    let is_cfg = attribute.path().is_ident("cfg");
+    is_cfg && attribute.parse_args::<syn::Ident>().is_ok_and(|condition| condition == "test")
+}
+
+/// Writes tokens one after the other; what cannot be told apart without its spacing keeps it.
+fn write(tokens: TokenStream, text: &mut String) {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                // An inner attribute has a `!` before its brackets.
+                let mark = tokens.next_if(|next| matches!(next, TokenTree::Punct(mark) if mark.as_char() == '!'));
+                if tokens.next_if(is_doc).is_none() {
+                    text.push_str(if mark.is_some() { "#! " } else { "# " });
+                }
+            }
+            TokenTree::Punct(punct) => {
+                let joint = punct.spacing() == proc_macro2::Spacing::Joint;
+                text.push(punct.as_char());
+                if !(joint && matches!(tokens.peek(), Some(TokenTree::Punct(_)))) {
+                    text.push(' ');
+                }
+            }
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("( ", ") "),
+                    Delimiter::Brace => ("{ ", "} "),
+                    Delimiter::Bracket => ("[ ", "] "),
+                    Delimiter::None => ("", ""),
+                };
+                text.push_str(open);
+                write(without_last_comma(&group), text);
+                text.push_str(close);
+            }
+            TokenTree::Ident(word) => {
+                text.push_str(&word.to_string());
+                text.push(' ');
+            }
+            TokenTree::Literal(literal) => {
+                text.push_str(&literal.to_string());
+                text.push(' ');
+            }
+        }
+    }
+}
+
+fn is_doc(token: &TokenTree) -> bool {
+    let TokenTree::Group(group) = token else { return false };
+    let first = group.stream().into_iter().next();
+    group.delimiter() == Delimiter::Bracket && matches!(first, Some(TokenTree::Ident(word)) if word == "doc")
+}
+
+/// A list broken over lines ends in a comma, and means the same. The only comma of a pair of parentheses makes a tuple.
+fn without_last_comma(group: &Group) -> TokenStream {
+    let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    let mut tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+    let commas = tokens.iter().filter(|token| is_comma(token)).count();
+    let makes_a_tuple = group.delimiter() == Delimiter::Parenthesis && commas == 1;
+    if !makes_a_tuple && tokens.last().is_some_and(is_comma) {
+        tokens.pop();
+    }
+    tokens.into_iter().collect()
+}
+
+fn flat(tokens: TokenStream) -> Vec<TokenTree> {
+    tokens.into_iter().collect()
+}
+
+fn is_path_mark(tokens: &[TokenTree]) -> bool {
+    let colon = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':');
+    tokens.len() >= 2 && colon(&tokens[0]) && colon(&tokens[1])
+}
+
+fn paths_into(tokens: TokenStream, start: &str, found: &mut BTreeSet<String>) {
+    let tokens = flat(tokens);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Ident(word) if word == start && is_path_mark(&tokens[at + 1..]) => match tokens.get(at + 3) {
+                Some(TokenTree::Ident(next)) => drop(found.insert(next.to_string())),
+                Some(TokenTree::Group(group)) => {
+                    let inner = flat(group.stream());
+                    let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+                    let firsts = inner.split(comma).filter_map(|part| part.first());
+                    found.extend(firsts.map(ToString::to_string));
+                }
+                Some(other) => drop(found.insert(other.to_string())),
+                None => {}
+            },
+            TokenTree::Group(group) => paths_into(group.stream(), start, found),
+            _ => {}
+        }
+    }
+}
+
+fn first_words(tokens: TokenStream, found: &mut BTreeSet<String>) {
+    let tokens = flat(tokens);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Ident(word) if is_path_mark(&tokens[at + 1..]) => drop(found.insert(word.to_string())),
+            TokenTree::Group(group) => first_words(group.stream(), found),
+            _ => {}
+        }
+    }
+}
