@@ -3,6 +3,7 @@
 //! It is called by xtask, with absolute paths. It starts no other program and reaches no network.
 
 use clap::{Args, Parser, Subcommand};
+use harness::device::cuda::missing_symbols_are_errors;
 use harness::failure::{code_of, fail};
 use harness::hold;
 use harness::open::{Opened, open};
@@ -102,6 +103,7 @@ struct SanitizeFlags {
 
 fn main() {
     let flags = Flags::parse();
+    missing_symbols_are_errors();
     if let Err(error) = dispatch(flags) {
         eprintln!("error: {error:#}");
         std::process::exit(code_of(&error).status());

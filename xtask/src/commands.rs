@@ -19,7 +19,7 @@ use schema::ExitCode;
 use serde_json::{Value, json};
 
 pub use experiments::list;
-pub use gpu::clocks;
+pub use gpu::{clocks, probe};
 pub use home::{bundle, pack, unpack};
 pub use notebook::notebook;
 pub use write::publish;

@@ -2,7 +2,8 @@
 
 use crate::failure::fail;
 use crate::steps::build::default_archs;
-use crate::world::driver::Driver;
+use crate::world::cuda::Cuda;
+use crate::world::driver::{Driver, GpuFacts};
 use crate::world::nvml::{Gpu, GpuChoice, GpuError, Library, NvmlGpu, device_id};
 use anyhow::{Context, Result};
 use schema::ExitCode;
@@ -47,10 +48,9 @@ impl Device {
 pub fn choose(wanted: &str) -> Result<Device> {
     match wanted {
         "emulated" => Ok(emulated("asked for".to_owned())),
-        "auto" => match first_gpu() {
-            Ok(device) => Ok(device),
-            Err(why) if !Path::new(DEVICE_NODE).exists() => Ok(emulated(format!("no GPU ({why:#})"))),
-            Err(error) => Err(error),
+        "auto" => match absent() {
+            Some(why) => Ok(emulated(format!("no GPU ({why})"))),
+            None => gpu(&GpuChoice::Index(0), "the first GPU that NVML lists".to_owned()),
         },
         _ => match wanted.strip_prefix("cuda:") {
             Some(rest) => gpu(&choice(rest)?, format!("asked for as {wanted}")),
@@ -63,6 +63,18 @@ pub fn choose(wanted: &str) -> Result<Device> {
     }
 }
 
+/// Why there is no GPU here; `None` also when there is one that does not work.
+fn absent() -> Option<String> {
+    if Path::new(DEVICE_NODE).exists() {
+        return None;
+    }
+    match Library::open(None).and_then(|library| library.uuids()) {
+        Err(GpuError::NotFound(why)) => Some(why),
+        Ok(uuids) if uuids.is_empty() => Some("NVML lists none".to_owned()),
+        _ => None,
+    }
+}
+
 fn choice(rest: &str) -> Result<GpuChoice> {
     if rest.starts_with("GPU-") {
         return Ok(GpuChoice::Uuid(rest.to_owned()));
@@ -72,23 +84,20 @@ fn choice(rest: &str) -> Result<GpuChoice> {
     })
 }
 
-fn first_gpu() -> Result<Device> {
-    gpu(&GpuChoice::Index(0), "the first GPU that NVML lists".to_owned())
-}
-
 fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
     let library = Library::open(None).map_err(|error| none(&error))?;
     let gpu = library.gpu(choice).map_err(|error| none(&error))?;
-    let driver = Driver::look().map_err(|error| none(&GpuError::Other(error)))?;
-    let name = gpu.name().map_err(|error| none(&error))?;
-    let arch = arch_of(&driver, &name)?;
+    let driver = Driver::of(&library).map_err(|error| none(&error))?;
     let uuid = gpu.uuid().to_owned();
+    let facts = driver.gpu(&uuid).map_err(|error| none(&error))?;
+    let (name, arch) = (&facts.name, arch_of(facts)?);
+    same_for_cuda(facts, &Cuda::look()?)?;
     let id = device_id(&uuid);
     let driver_cuda = Some(driver.cuda);
     Ok(Device {
         selector: format!("cuda:{uuid}"),
         id,
-        slug: slug(&name),
+        slug: slug(name),
         arch,
         driver_cuda,
         gpu: Some(Arc::new(gpu)),
@@ -96,21 +105,36 @@ fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
     })
 }
 
-fn arch_of(driver: &Driver, name: &str) -> Result<String> {
-    let facts = driver.gpus.iter().find(|gpu| gpu.name == name).with_context(|| format!("NVML lost {name}"))?;
-    let number = facts.arch.trim_start_matches("sm_");
+/// CUDA must work and mean the same GPU before anything is built for it or its clocks are touched. Without a library here it may
+/// still be in the container that measures, whose harness says what it finds; of a slice, CUDA and NVML have different names.
+fn same_for_cuda(facts: &GpuFacts, cuda: &Cuda) -> Result<()> {
+    if matches!(cuda, Cuda::Absent(_)) || facts.mig == Ok(true) {
+        return Ok(());
+    }
+    let pci = facts.pci.as_deref().ok();
+    match cuda.against(&facts.uuid, pci) {
+        None => Ok(()),
+        Some((found, remedy)) => Err(fail(ExitCode::Environment, found, remedy)),
+    }
+}
+
+fn arch_of(GpuFacts { name, arch, .. }: &GpuFacts) -> Result<String> {
+    let number = arch.trim_start_matches("sm_");
     let (major, minor) = number.split_at(number.len() - 1);
     let capability = (major.parse()?, minor.parse()?);
     if capability < OLDEST {
-        let message = format!("{name} has compute capability {}.{}, and the kernels need 8.0 or newer", major, minor);
+        let message = format!("{name} has compute capability {major}.{minor}, and the kernels need 8.0 or newer");
         return Err(fail(ExitCode::Measurement, message, "cargo xtask reproduce --device emulated"));
     }
     default_archs(Some(capability)).pop().context("an architecture without cubins")
 }
 
 fn none(error: &GpuError) -> anyhow::Error {
-    let message = format!("no usable GPU: {error}");
-    fail(ExitCode::Measurement, message, "cargo xtask doctor; without a GPU: --device emulated")
+    const DOCTOR: &str = "cargo xtask doctor; without a GPU: --device emulated";
+    match error {
+        GpuError::NotFound(_) => fail(ExitCode::Measurement, format!("no usable GPU: {error}"), DOCTOR),
+        _ => fail(ExitCode::Environment, format!("the GPU does not work: {error}"), DOCTOR),
+    }
 }
 
 fn emulated(why: String) -> Device {
@@ -130,7 +154,6 @@ fn slug(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::failure::code_of;
-    use crate::world::driver::GpuFacts;
 
     #[test]
     fn names_become_slugs() {
@@ -143,13 +166,18 @@ mod tests {
 
     #[test]
     fn a_gpu_that_the_kernels_do_not_run_on_is_refused() {
-        let gpu = |name: &str, arch: &str| GpuFacts { name: name.into(), arch: arch.into(), mig: None };
-        let gpus = vec![gpu("Tesla T4", "sm_75"), gpu("NVIDIA GB10", "sm_121")];
-        let driver = Driver { version: "580.95.05".into(), cuda: 13_000, gpus };
-        let error = arch_of(&driver, "Tesla T4").unwrap_err();
+        let gpu = |name: &str, arch: &str| GpuFacts {
+            uuid: format!("GPU-{arch}"),
+            pci: Err(GpuError::Unsupported),
+            name: name.into(),
+            arch: arch.into(),
+            mig: Err(GpuError::Unsupported),
+            persistence: Ok(true),
+        };
+        let error = arch_of(&gpu("Tesla T4", "sm_75")).unwrap_err();
         assert_eq!(code_of(&error), ExitCode::Measurement);
         assert!(error.to_string().contains("compute capability 7.5"), "{error}");
-        assert_eq!(arch_of(&driver, "NVIDIA GB10").unwrap(), "sm_121");
+        assert_eq!(arch_of(&gpu("NVIDIA GB10", "sm_121")).unwrap(), "sm_121");
     }
 
     #[test]

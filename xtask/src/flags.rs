@@ -52,6 +52,9 @@ pub enum Command {
     /// The GPU's clocks.
     #[command(subcommand)]
     Clocks(Clocks),
+    /// Ask the GPU's libraries in a process of its own (the child of doctor and of a run).
+    #[command(subcommand, hide = true)]
+    Probe(Probe),
     /// Make one archive that runs on a GPU box without Rust, network or this repository.
     Bundle(Build),
     /// Split a run directory into verified parts of at most 15 MiB.
@@ -217,6 +220,22 @@ pub enum Clocks {
     /// Lock, hold while standard input is open, and restore at its end (the privileged child of a run).
     #[command(hide = true)]
     Hold(HoldArgs),
+}
+
+/// What a probe asks.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Probe {
+    /// Whether CUDA initialises, and which GPUs it lists.
+    Cuda,
+    /// Health and use of a GPU, through NVML opened anew.
+    Nvml {
+        /// The GPU's UUID
+        #[arg(long)]
+        gpu: String,
+        /// The management library's file, as the parent loaded it
+        #[arg(long)]
+        library: Option<PathBuf>,
+    },
 }
 
 /// Flags of `pack`.

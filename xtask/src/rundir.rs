@@ -34,6 +34,9 @@ pub struct Run {
     pub notebook_head: Digest,
     /// UTC time when its measurement first began; absent before.
     pub measured_since: Option<String>,
+    /// Why what it holds may not be gone on with, such as a GPU that was lost under it; absent when it may.
+    #[serde(default)]
+    pub spoiled: Option<String>,
 }
 
 /// Which run is wanted.
@@ -86,14 +89,15 @@ pub fn find(
 ) -> Result<Run> {
     let known = known(paths, &inputs);
     match (wanted, known) {
+        (Wanted::Named(name), Some(Run { id, spoiled: Some(why), .. })) if id == name => Err(spoiled(name, &why)),
         (Wanted::Named(name), Some(run)) if run.id == name => Ok(run),
         (Wanted::Named(name), _) => Err(other_inputs(paths, name, &inputs)?),
-        (Wanted::Latest, Some(run)) => Ok(run),
+        (Wanted::Latest, Some(run)) if run.spoiled.is_none() => Ok(run),
         _ => {
             let (source, notebook_head) = begin()?;
             remove_unbegun(paths, &inputs)?;
             let id = fresh_id(paths, slug, &source.digest);
-            let run = Run { id, inputs, source, notebook_head, measured_since: None };
+            let run = Run { id, inputs, source, notebook_head, measured_since: None, spoiled: None };
             run.keep(paths)?;
             let dir = run.dir(paths);
             fs_err::create_dir_all(&dir).map_err(|error| unwritable(&error))?;
@@ -106,6 +110,11 @@ pub fn find(
             Ok(run)
         }
     }
+}
+
+fn spoiled(name: &str, why: &str) -> anyhow::Error {
+    let message = format!("run {name} cannot be gone on with: {why}");
+    fail(ExitCode::Measurement, message, "cargo xtask reproduce --fresh, on a GPU that is whole")
 }
 
 /// The recorded run with these inputs, if its directory is still there.
@@ -216,6 +225,22 @@ mod tests {
         assert_eq!(ask(&paths, Wanted::Named(&first.id), inputs("a", "p")).unwrap(), first);
         assert_ne!(ask(&paths, Wanted::Latest, inputs("a", "q")).unwrap().id, first.id);
         assert_ne!(ask(&paths, Wanted::Fresh, inputs("a", "p")).unwrap().id, first.id);
+    }
+
+    #[test]
+    fn a_run_whose_gpu_was_lost_is_not_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let mut first = ask(&paths, Wanted::Latest, inputs("a", "p")).unwrap();
+        first.measured_since = Some("2026-01-01T00:00:00Z".to_owned());
+        first.spoiled = Some("the GPU is lost".to_owned());
+        first.keep(&paths).unwrap();
+        let error = ask(&paths, Wanted::Named(&first.id), inputs("a", "p")).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Measurement);
+        assert!(error.to_string().contains("the GPU is lost"), "{error}");
+        let next = ask(&paths, Wanted::Latest, inputs("a", "p")).unwrap();
+        assert_ne!(next.id, first.id);
+        assert!(first.dir(&paths).is_dir(), "what was measured is kept");
     }
 
     #[test]

@@ -245,4 +245,7 @@ pub struct DeviceFacts {
     pub mig: Option<bool>,
     /// SHA-256 of the loaded libcuda; absent on the emulated device.
     pub libcuda: Option<Digest>,
+    /// PCI address as CUDA writes it, e.g. `0000:3B:00.0`; absent on the emulated device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<String>,
 }

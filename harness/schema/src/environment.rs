@@ -33,6 +33,26 @@ pub struct Environment {
     pub nvml: Option<NvmlFacts>,
     /// How clocks were held.
     pub clocks: ClockRecord,
+    /// The host's clocks when the run began, at the begin and end of each cell, and when it ended; absent in runs recorded
+    /// before they were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Vec<Stamp>>,
+}
+
+/// The host's three clocks, read one right after the other, in milliseconds.
+///
+/// Wall time is a label and may be set at any moment; monotonic time stands still while the host sleeps, boot time does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stamp {
+    /// The cell that begins here, from 1; 0 where none runs.
+    pub cell: u32,
+    /// `CLOCK_REALTIME`.
+    pub wall_ms: i64,
+    /// `CLOCK_MONOTONIC`.
+    pub monotonic_ms: i64,
+    /// `CLOCK_BOOTTIME`.
+    pub boottime_ms: i64,
 }
 
 /// Container facts.
@@ -97,6 +117,75 @@ pub struct NvmlFacts {
     pub other_processes_before: Option<u32>,
     /// Compute processes other than ours, after the run; absent when not observable.
     pub other_processes_after: Option<u32>,
+    /// The hashed UUID of the GPU that NVML watched, as in `DeviceFacts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The PCI address of that GPU, as NVML writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<String>,
+    /// Health and idleness around the run; absent in runs recorded before they were watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Watch>,
+}
+
+/// An answer of NVML: a value, that this GPU has no such thing, or why it could not be read. None of them stands for zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reading<T> {
+    /// The value.
+    Value(T),
+    /// This GPU or driver has no such thing.
+    Unsupported,
+    /// Why it could not be read.
+    Failed(String),
+}
+
+impl<T> Reading<T> {
+    /// The value, where there is one.
+    #[must_use]
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Unsupported | Self::Failed(_) => None,
+        }
+    }
+}
+
+/// The GPU around a run, each side read by a process that opened NVML anew: a handle that was open before may answer long after
+/// nobody else can reach the GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// Right before.
+    pub before: Snapshot,
+    /// Right after.
+    pub after: Snapshot,
+    /// The most compute processes seen at once while a cell ran, ours among them; absent when they could not be listed.
+    pub most_processes: Option<u32>,
+    /// What NVML said when the GPU was first lost meanwhile; absent when it never was.
+    pub lost: Option<String>,
+}
+
+/// The GPU at one instant, while nothing of ours runs on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// Corrected ECC errors since the driver was loaded.
+    pub ecc_corrected: Reading<u64>,
+    /// Uncorrected ones.
+    pub ecc_uncorrected: Reading<u64>,
+    /// Whether a row remap is pending or has failed.
+    pub remap_problem: Reading<bool>,
+    /// Device memory in use, in bytes.
+    pub memory_used_bytes: Reading<u64>,
+    /// Share of the last sample period in which a kernel ran, in percent.
+    pub busy_pct: Reading<u32>,
+    /// Compute processes.
+    pub processes: Reading<u32>,
+    /// Enforced power cap, in milliwatts.
+    pub power_cap_mw: Reading<u32>,
+    /// Whether the driver keeps its state when its last client goes.
+    pub persistence: Reading<bool>,
 }
 
 /// How clocks were held.
@@ -121,7 +210,8 @@ pub struct ClockRecord {
 
 /// `telemetry.parquet`: one row a sample. `t_ms` i64 (since the harness started), `cell` u32 (1-based index as in the progress lines; 0 between cells),
 /// `sm_mhz`, `memory_mhz`, `power_mw`, `temperature_c` optional u32, `throttle` optional i64 (NVML clocks-event reason bits),
-/// `power_violation_ns`, `thermal_violation_ns` optional i64 (accumulated).
+/// `power_violation_ns`, `thermal_violation_ns` optional i64 (accumulated). `power_mw` is nvmlDeviceGetPowerUsage: averaged over a second
+/// since Ampere except GA100, instantaneous before (NVML API reference); the driver's version stands in `environment.json`.
 pub const TELEMETRY: &[&str] = &[
     "t_ms",
     "cell",

@@ -1,12 +1,13 @@
 //! The formats of Assay: every file, record, progress line and exit code that two parts share.
 //!
-//! Nothing here knows of CUDA, Docker or git. A format carries a version; readers refuse a newer one.
+//! Nothing here calls CUDA, Docker or git. A format carries a version; readers refuse a newer one.
 
 pub mod build;
 pub mod bundle;
 pub mod cell;
 pub mod claim;
 pub mod digest;
+pub mod driver;
 pub mod environment;
 pub mod exit;
 pub mod manifest;

@@ -12,8 +12,11 @@ mod drain;
 mod driver;
 mod events;
 mod memory;
+mod preflight;
 mod timer;
 mod work;
+
+pub use preflight::missing_symbols_are_errors;
 
 use super::{
     BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, LaunchRaw, PreemptLaunch,
@@ -217,5 +220,6 @@ fn describe(gpu: &Gpu, kernels: &Kernels, arch: String, (major, minor): (u32, u3
         driver_cuda: driver::cuda_version()?,
         kernel_timeout: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT)? != 0,
         libcuda,
+        pci: Some(gpu.pci()?),
     })
 }

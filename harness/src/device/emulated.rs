@@ -238,6 +238,7 @@ fn facts() -> DeviceFacts {
         kernel_timeout: false,
         mig: None,
         libcuda: None,
+        pci: None,
     }
 }
 

@@ -6,6 +6,7 @@ mod machine;
 
 use crate::paths::Paths;
 use crate::steps::provision::{Machine, RuntimeChoice};
+use crate::world::cuda::Cuda;
 use crate::world::driver::Driver;
 use serde::Serialize;
 
@@ -49,9 +50,10 @@ pub enum State {
 pub fn doctor(paths: &Paths, options: &DoctorOptions) -> Vec<Check> {
     let machine = Machine::look();
     let driver = Driver::look();
+    let cuda = Cuda::look();
     let mut checks = docker::checks(paths, options, &machine);
     checks.extend(machine::checks(paths, options, &machine));
-    checks.extend(gpu::checks(paths, options, &machine, &driver));
+    checks.extend(gpu::checks(paths, options, &machine, &driver, &cuda));
     checks
 }
 

@@ -1,14 +1,15 @@
-//! `clocks status|lock|restore`.
+//! `clocks status|lock|restore`, and the probes that ask the GPU's libraries in a process of their own.
 
 use super::{Context, Done};
 use crate::device::choose;
 use crate::failure::fail;
-use crate::flags::Clocks;
+use crate::flags::{Clocks, Probe};
 use crate::session::Session;
 use crate::steps::clocks::holder::HoldCommand;
 use crate::steps::clocks::prove::Load;
 use crate::steps::clocks::{ClockContext, facts, lease, restore};
-use crate::world::nvml::Gpu;
+use crate::world::cuda;
+use crate::world::nvml::{Gpu, GpuChoice, Library, snapshot};
 use crate::world::process::interrupted;
 use anyhow::Result;
 use schema::ExitCode;
@@ -56,4 +57,21 @@ pub fn clocks(ctx: &Context<'_>, ask: &Clocks) -> Result<Done> {
         Clocks::Restore => Ok(Done::said(serde_json::to_value(restore(&context)?)?, "clocks restored")),
         Clocks::Hold(_) => unreachable!("main calls the privileged child itself"),
     }
+}
+
+/// `probe`: one JSON line on stdout for the parent, whatever else is printed.
+///
+/// # Errors
+/// When NVML cannot be opened; that CUDA does not work is an answer.
+pub fn probe(what: &Probe) -> Result<Done> {
+    let line = match what {
+        Probe::Cuda => serde_json::to_string(&cuda::probe())?,
+        Probe::Nvml { gpu, library } => {
+            let opened = Library::open(library.as_deref()).and_then(|nvml| nvml.gpu(&GpuChoice::Uuid(gpu.clone())));
+            let gpu = opened.map_err(|error| fail(ExitCode::Environment, error.to_string(), "cargo xtask doctor"))?;
+            serde_json::to_string(&snapshot(&gpu))?
+        }
+    };
+    println!("{line}");
+    Ok(Done::silent())
 }

@@ -6,14 +6,17 @@ pub mod clock_class;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
+pub mod driver_version;
 pub mod figures;
 pub mod gate;
+pub mod gpu_state;
 pub mod inventory;
 pub mod json;
 pub mod measured;
 pub mod notebook;
 pub mod nvinfo;
 pub mod occupancy;
+pub mod pci;
 pub mod progress;
 pub mod ptxas;
 pub mod render;
@@ -24,6 +27,7 @@ pub mod stats;
 pub mod summary;
 pub mod sums;
 pub mod text;
+pub mod timekeeping;
 
 #[cfg(test)]
 pub(crate) mod synthetic;

@@ -8,7 +8,9 @@ use crate::failure::fail;
 use crate::flags;
 use crate::journal::{Said, now};
 use crate::pure::attempts::{Intent, MEASURED, OPEN};
+use crate::pure::gpu_state::against_idle;
 use crate::pure::measured::sass_digest;
+use crate::pure::timekeeping::compare;
 use crate::rundir::Run;
 use crate::source;
 use crate::steps::build::Built;
@@ -22,10 +24,11 @@ use crate::steps::sanitize::{Program, Sanitized};
 use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::attempts;
 use crate::world::files::remove_partials;
-use crate::world::nvml::Gpu;
+use crate::world::nvml::{Gpu, Look, blind};
+use crate::world::timekeeping::{Timekeeper, system};
 use anyhow::Result;
 use schema::ExitCode;
-use schema::environment::{ClockRecord, NvmlFacts};
+use schema::environment::{ClockRecord, NvmlFacts, Reading, Snapshot, Stamp, Watch};
 use schema::manifest::Attempt;
 use schema::table::Table;
 use std::sync::Arc;
@@ -45,18 +48,25 @@ struct Fresh {
     attempt: Attempt,
 }
 
-/// What the clocks and the GPU said while it ran.
-struct Watched {
+/// What the clocks, the GPU and the host's clocks said while it ran.
+struct Seen {
     clocks: ClockRecord,
     nvml: Option<NvmlFacts>,
     telemetry: Option<Table>,
+    time: Vec<Stamp>,
+}
+
+/// A GPU, and the look at it before the run.
+struct Watched {
+    gpu: Arc<dyn Gpu>,
+    before: Snapshot,
 }
 
 impl Session<'_> {
     /// Steps clocks, run and record; all cached when the run is sealed.
     ///
     /// # Errors
-    /// The clocks' (11, 17), the harness's own exit code, or 17 and 16 as [`run`] says.
+    /// 11 for a GPU that is not idle, the clocks' (11, 17), the harness's own exit code, or 17 and 16 as [`run`] says.
     #[expect(clippy::too_many_arguments, reason = "it takes what every step before it made")]
     pub fn measure(
         &mut self,
@@ -77,6 +87,8 @@ impl Session<'_> {
             }
             return Ok(Measurement { run: found, fresh: None });
         }
+        // Before the attempt is on record: a GPU in use is no attempt.
+        let before = device.gpu.as_deref().map(|gpu| at_rest(gpu)).transpose()?;
         let program = Program { plan: dir.join("plan.toml"), ..self.program(built, frozen, device)? };
         let attempt = attempts::open(
             self.paths,
@@ -90,12 +102,21 @@ impl Session<'_> {
         found.measured_since.get_or_insert_with(now);
         found.keep(self.paths)?;
         let ctx = RunContext { ui: self.ui, run_dir: &dir, plan: &frozen.plan, deadline: DEADLINE };
-        let work = || match &device.gpu {
-            None => Ok((run(&ctx, &*provisioned.runtime, &program, &mut |_| ())?, unwatched())),
-            Some(gpu) => self.on_gpu(ask, &ctx, provisioned, &program, Arc::clone(gpu) as Arc<dyn Gpu>),
+        let mut spoiled = None;
+        let work = |spoiled: &mut Option<String>| match (&device.gpu, before) {
+            (Some(gpu), Some(before)) => {
+                let gpu = Arc::clone(gpu) as Arc<dyn Gpu>;
+                self.on_gpu(ask, &ctx, provisioned, &program, &Watched { gpu, before }, spoiled)
+            }
+            _ => emulated(&ctx, provisioned, &program),
         };
         let (began, clock) = (now(), Instant::now());
-        let (measured, watched) = work().map_err(|error| self.ended(&attempt, error))?;
+        let worked = work(&mut spoiled);
+        if spoiled.is_some() {
+            found.spoiled = spoiled;
+            found.keep(self.paths)?;
+        }
+        let (measured, watched) = worked.map_err(|error| self.ended(&attempt, error))?;
         all_there(&attempt, &measured)?;
         self.journal.note("run", began, clock.elapsed().as_secs_f64(), Said { cached: false, key });
         let beside = Beside {
@@ -105,6 +126,7 @@ impl Session<'_> {
             clocks: watched.clocks,
             nvml: watched.nvml,
             telemetry: watched.telemetry,
+            time: watched.time,
         };
         let paths = self.paths;
         self.journal.step("record", || record(paths, &measured, beside), |()| Said { cached: false, key })?;
@@ -116,18 +138,22 @@ impl Session<'_> {
     }
 
     /// Measures on a GPU with the clocks held as asked and telemetry beside it.
+    ///
+    /// `spoiled` becomes why the run may not be gone on with: its GPU was lost, or the host slept.
     fn on_gpu(
         &self,
         ask: &flags::Reproduce,
         ctx: &RunContext<'_>,
         provisioned: &Provisioned,
         program: &Program,
-        gpu: Arc<dyn Gpu>,
-    ) -> Result<(Measured, Watched)> {
+        Watched { gpu, before }: &Watched,
+        spoiled: &mut Option<String>,
+    ) -> Result<(Measured, Seen)> {
         let library = gpu.library().map(|(path, _)| path);
+        let look = Look::new(library.clone())?;
         let load = Burn { runtime: &*provisioned.runtime, program, scratch: ctx.run_dir.to_owned() };
         let clock_context = ClockContext {
-            gpu: Arc::clone(&gpu),
+            gpu: Arc::clone(gpu),
             load: &load,
             hold: HoldCommand::new(library, lease::path(self.paths))?,
         };
@@ -135,19 +161,33 @@ impl Session<'_> {
             flags::ClockChoice::Lock => Mode::Lock { mhz: ask.clock_mhz },
             flags::ClockChoice::Observe => Mode::Observe,
         };
-        let mut nvml = facts::before(&*gpu, &[]).ok();
+        let mut nvml = facts::before(&**gpu, &[]).ok();
         let body = |_: &_| {
-            let sampler = Sampler::start(Arc::clone(&gpu), Instant::now());
-            let measured = run(ctx, &*provisioned.runtime, program, &mut |cell| sampler.mark(cell));
-            let telemetry = sampler.finish();
-            measured.map(|measured| (measured, telemetry))
+            let timekeeper = Timekeeper::begin(&system);
+            let sampler = Sampler::start(Arc::clone(gpu), Instant::now());
+            let measured = run(ctx, &*provisioned.runtime, program, &mut |cell| {
+                sampler.mark(cell);
+                timekeeper.mark(cell);
+            });
+            let (telemetry, time) = (sampler.finish(), timekeeper.end());
+            // Before the locks go: what can be reached now could be reached all along.
+            let after = look.at_rest(gpu.uuid());
+            let after = after.unwrap_or_else(|error| blind(&format!("it was not looked at: {error:#}")));
+            *spoiled = spoils(telemetry.lost.as_deref(), &after, &time);
+            measured.map(|measured| (measured, telemetry, time, after))
         };
-        let ((measured, telemetry), mut clocks) = with_clocks(&clock_context, mode, body)?;
+        let ((measured, telemetry, time, after), mut clocks) = with_clocks(&clock_context, mode, body)?;
         clocks.notes.extend(telemetry.notes);
         if let Some(facts) = &mut nvml {
-            facts::after(facts, &*gpu, &[], telemetry.processes_seen.is_some_and(|n| n > 0));
+            facts::after(facts, &**gpu, &[], telemetry.processes_seen.is_some_and(|n| n > 0));
+            facts.watch = Some(Watch {
+                before: before.clone(),
+                after,
+                most_processes: telemetry.processes_seen,
+                lost: telemetry.lost,
+            });
         }
-        Ok((measured, Watched { clocks, nvml, telemetry: Some(telemetry.table) }))
+        Ok((measured, Seen { clocks, nvml, telemetry: Some(telemetry.table), time }))
     }
 
     /// An attempt that failed is closed; an interrupted one stays open, so that resuming goes on with it.
@@ -194,6 +234,70 @@ fn all_there(attempt: &Attempt, measured: &Measured) -> Result<()> {
     Err(fail(ExitCode::Integrity, message, "cargo xtask reproduce --fresh"))
 }
 
-fn unwatched() -> Watched {
-    Watched { clocks: no_clocks(), nvml: None, telemetry: None }
+/// Measures on the emulated device.
+fn emulated(ctx: &RunContext<'_>, provisioned: &Provisioned, program: &Program) -> Result<(Measured, Seen)> {
+    let timekeeper = Timekeeper::begin(&system);
+    let measured = run(ctx, &*provisioned.runtime, program, &mut |cell| timekeeper.mark(cell))?;
+    Ok((measured, Seen { clocks: no_clocks(), nvml: None, telemetry: None, time: timekeeper.end() }))
+}
+
+/// A GPU that nobody uses, as a process of its own sees it now.
+fn at_rest(gpu: &dyn Gpu) -> Result<Snapshot> {
+    let snapshot = Look::new(gpu.library().map(|(path, _)| path))?.at_rest(gpu.uuid())?;
+    refuse_unless_idle(&snapshot)?;
+    Ok(snapshot)
+}
+
+fn refuse_unless_idle(snapshot: &Snapshot) -> Result<()> {
+    let reasons = against_idle(snapshot);
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the GPU is not known to be idle: {}", reasons.join("; "));
+    Err(fail(ExitCode::Environment, message, "end what runs on it, or use another GPU: --device cuda:GPU-…"))
+}
+
+/// Why cells measured before now may not be gone on with.
+fn spoils(lost: Option<&str>, after: &Snapshot, time: &[Stamp]) -> Option<String> {
+    let unreachable = match &after.busy_pct {
+        Reading::Failed(why) => Some(format!("the GPU could not be reached any more: {why}")),
+        Reading::Value(_) | Reading::Unsupported => None,
+    };
+    lost.map(str::to_owned).or(unreachable).or_else(|| compare(time).reasons.into_iter().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::code_of;
+
+    fn idle() -> Snapshot {
+        let mut snapshot = blind("never read");
+        (snapshot.busy_pct, snapshot.memory_used_bytes) = (Reading::Value(0), Reading::Value(0));
+        snapshot
+    }
+
+    fn time(boottime_ms: i64) -> [Stamp; 2] {
+        let stamp = Stamp { cell: 0, wall_ms: 0, monotonic_ms: 0, boottime_ms: 0 };
+        [stamp, Stamp { boottime_ms, ..stamp }]
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_known_to_be_idle_is_refused_before_anything_runs() {
+        refuse_unless_idle(&idle()).unwrap();
+        let full = Snapshot { memory_used_bytes: Reading::Value(119_800 << 20), ..idle() };
+        for (snapshot, words) in [(full, "119800 MiB"), (blind("Unknown Error"), "Unknown Error")] {
+            let error = refuse_unless_idle(&snapshot).unwrap_err();
+            assert_eq!(code_of(&error), ExitCode::Environment);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_lost_gpu_or_a_host_that_slept_spoils_what_was_measured() {
+        assert_eq!(spoils(None, &idle(), &time(0)), None);
+        assert_eq!(spoils(Some("the GPU is lost, at 7 ms"), &idle(), &time(0)).unwrap(), "the GPU is lost, at 7 ms");
+        assert!(spoils(None, &blind("Unknown Error"), &time(0)).unwrap().contains("Unknown Error"));
+        assert!(spoils(None, &idle(), &time(60_000)).unwrap().contains("slept"));
+    }
 }

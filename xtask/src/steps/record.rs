@@ -9,7 +9,7 @@ use crate::pure::json::to_bytes;
 use crate::world::files::{read_plain, scan, write_whole};
 use anyhow::{Context, Result};
 use schema::FORMAT;
-use schema::environment::{ClockRecord, Environment, Host, NvmlFacts};
+use schema::environment::{ClockRecord, Environment, Host, NvmlFacts, Stamp};
 use schema::table::Table;
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub struct Beside<'a> {
     pub nvml: Option<NvmlFacts>,
     /// Telemetry; absent on the emulated device.
     pub telemetry: Option<Table>,
+    /// The host's clocks over the run.
+    pub time: Vec<Stamp>,
 }
 
 /// Writes all of it into the run directory.
@@ -57,6 +59,7 @@ pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<
         host: host()?,
         nvml: beside.nvml,
         clocks: beside.clocks,
+        time: Some(beside.time),
     };
     write_whole(&dir.join("environment.json"), &to_bytes(&environment)?)
 }

@@ -17,6 +17,7 @@ use crate::failure::fail;
 use crate::pure::progress::{EndMark, end_mark};
 use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
+use crate::world::nvml::device_id;
 use crate::world::process::Ended;
 use crate::world::ui::{Ui, spoken};
 use anyhow::{Context, Result};
@@ -176,6 +177,10 @@ fn check_device(program: &Program, device: &DeviceFacts) -> Result<()> {
     let emulated = device.id == "emulated";
     if emulated != program.is_emulated() {
         return Err(incomplete(format!("asked for device {}, the harness opened {}", program.device, device.name)));
+    }
+    let wanted = program.device.strip_prefix("cuda:").filter(|uuid| uuid.starts_with("GPU-")).map(device_id);
+    if wanted.is_some_and(|id| id != device.id) {
+        return Err(incomplete(format!("asked for {}, the harness opened another GPU: {}", program.device, device.id)));
     }
     if !emulated && device.arch != program.arch {
         return Err(incomplete(format!("{} runs {} cubins, built are {}", device.name, device.arch, program.arch)));

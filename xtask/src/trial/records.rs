@@ -1,13 +1,13 @@
 //! The made-up records of a trial: environment, build, budgets, sanitizer verdicts and claims.
 
 use super::DEVICE;
-use crate::pure::sanitizer::log::{Reading, read};
+use crate::pure::sanitizer::log::{self, read};
 use crate::pure::summary::CellData;
 use crate::pure::synthetic::SLOTS;
 use schema::build::{Budget, BudgetFile, BuildRecord, Cubin, Kernel};
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::claim::{Claim, ClaimFile, Comparator, MetricRef, Term};
-use schema::environment::{ClockRecord, Container, Environment, Host, NvmlFacts};
+use schema::environment::{ClockRecord, Container, Environment, Host, NvmlFacts, Reading, Snapshot, Stamp, Watch};
 use schema::plan::Phase;
 use schema::progress::Sites;
 use schema::sanitize::{SanitizerVerdict, State, Tool};
@@ -98,6 +98,7 @@ pub(super) fn environment() -> Environment {
             kernel_timeout: false,
             mig: Some(false),
             libcuda: Some(Digest::of("libcuda")),
+            pci: Some("0000:3B:00.0".to_owned()),
         },
         runtime: "docker".to_owned(),
         runtime_why: "asked for".to_owned(),
@@ -132,6 +133,9 @@ pub(super) fn environment() -> Environment {
             memory_clock_mhz: Some(2619),
             other_processes_before: Some(0),
             other_processes_after: Some(0),
+            device: Some(DEVICE.to_owned()),
+            pci: Some("00000000:3b:00.0".to_owned()),
+            watch: Some(Watch { before: idle(), after: idle(), most_processes: Some(1), lost: None }),
         }),
         clocks: ClockRecord {
             mode: "observe".to_owned(),
@@ -142,7 +146,27 @@ pub(super) fn environment() -> Environment {
             setter_calls: 0,
             notes: Vec::new(),
         },
+        time: Some(vec![stamp(0, 0), stamp(1, 1_000), stamp(0, 60_000)]),
     }
+}
+
+/// A GPU on which nothing runs.
+fn idle() -> Snapshot {
+    Snapshot {
+        ecc_corrected: Reading::Value(3),
+        ecc_uncorrected: Reading::Value(0),
+        remap_problem: Reading::Value(false),
+        memory_used_bytes: Reading::Value(4 << 20),
+        busy_pct: Reading::Value(0),
+        processes: Reading::Value(0),
+        power_cap_mw: Reading::Value(700_000),
+        persistence: Reading::Value(true),
+    }
+}
+
+/// Clocks that agree, so long after the run began.
+fn stamp(cell: u32, ms: i64) -> Stamp {
+    Stamp { cell, wall_ms: 1_767_225_600_000 + ms, monotonic_ms: 5_000 + ms, boottime_ms: 9_000 + ms }
 }
 
 /// One clean program and one caught control a tool, over every configuration of the cells.
@@ -164,8 +188,8 @@ pub(super) fn sanitizer(cells: &[CellData], build: &BuildRecord) -> Vec<(Sanitiz
         let mut caught = blank(tool, tool.control(), control);
         caught.state = State::Finding;
         caught.findings = match read(tool, control) {
-            Reading::Findings(n) => Some(n),
-            Reading::Clean | Reading::Unclear(_) => None,
+            log::Reading::Findings(n) => Some(n),
+            log::Reading::Clean | log::Reading::Unclear(_) => None,
         };
         caught.control_caught = Some(true);
         caught.exit_code = Some(86);

@@ -1,55 +1,95 @@
-//! The GPU driver as it can be asked without changing anything: version, CUDA, and each GPU's architecture and MIG mode.
+//! The GPU driver as it can be asked without changing anything: version, CUDA, and each GPU's name, architecture and modes.
 
-use nvml_wrapper::Nvml;
-use nvml_wrapper::error::NvmlError;
+use super::nvml::{Answer, Gpu, GpuChoice, GpuError, Library};
+use crate::pure::driver_version::DriverVersion;
+use std::path::Path;
 
 /// The driver and its GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// Its version, e.g. `580.95.05`.
-    pub version: String,
+    pub version: DriverVersion,
     /// The newest CUDA it runs, as 1000 × major + 10 × minor.
     pub cuda: u32,
-    /// Its GPUs.
-    pub gpus: Vec<GpuFacts>,
+    /// Its GPUs, in its own order; for one that does not answer, what was said instead.
+    pub gpus: Vec<Answer<GpuFacts>>,
 }
 
 /// One GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuFacts {
+    /// Its UUID.
+    pub uuid: String,
+    /// Its PCI address.
+    pub pci: Answer<String>,
     /// Product name.
     pub name: String,
     /// Architecture, e.g. `sm_90`.
     pub arch: String,
-    /// Whether MIG is on; absent when the GPU has no such mode.
-    pub mig: Option<bool>,
+    /// Whether MIG is on.
+    pub mig: Answer<bool>,
+    /// Whether the driver keeps its state when its last client goes.
+    pub persistence: Answer<bool>,
 }
 
 impl Driver {
-    /// Asks NVML.
+    /// Asks the library that the loader finds.
     ///
     /// # Errors
-    /// In words, when there is no NVML library or it does not answer.
-    pub fn look() -> Result<Self, String> {
-        look().map_err(|error| error.to_string())
+    /// When there is none, or it does not answer.
+    pub fn look() -> Answer<Self> {
+        Self::of(&Library::open(None)?)
     }
 
-    /// The version's first number.
-    pub fn series(&self) -> Option<u32> {
-        self.version.split('.').next()?.parse().ok()
+    /// Asks this library.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn of(library: &Library) -> Answer<Self> {
+        let version = library.driver_version()?.parse().map_err(|error| GpuError::Other(format!("{error:#}")))?;
+        let gpus = library.uuids()?.into_iter().map(|uuid| gpu(library, uuid?)).collect();
+        Ok(Self { version, cuda: library.cuda()?, gpus })
+    }
+
+    /// The GPU of this UUID.
+    ///
+    /// # Errors
+    /// What it said instead of an answer; [`GpuError::NotFound`] when there is none such.
+    pub fn gpu(&self, uuid: &str) -> Answer<&GpuFacts> {
+        let found = self.gpus.iter().flatten().find(|gpu| gpu.uuid == uuid);
+        found.ok_or_else(|| GpuError::NotFound(format!("{uuid} among {} GPUs", self.gpus.len())))
     }
 }
 
-fn look() -> Result<Driver, NvmlError> {
-    let nvml = Nvml::init()?;
-    let gpus = (0..nvml.device_count()?).map(|index| gpu(&nvml, index)).collect::<Result<_, _>>()?;
-    let cuda = u32::try_from(nvml.sys_cuda_driver_version()?).unwrap_or(0);
-    Ok(Driver { version: nvml.sys_driver_version()?, cuda, gpus })
+fn gpu(library: &Library, uuid: String) -> Answer<GpuFacts> {
+    let gpu = library.gpu(&GpuChoice::Uuid(uuid.clone()))?;
+    Ok(GpuFacts {
+        uuid,
+        pci: gpu.pci(),
+        name: gpu.name()?,
+        arch: gpu.arch()?,
+        mig: gpu.mig(),
+        persistence: gpu.persistence(),
+    })
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> Result<GpuFacts, NvmlError> {
-    let device = nvml.device_by_index(index)?;
-    let capability = device.cuda_compute_capability()?;
-    let mig = device.mig_mode().ok().map(|mode| mode.current != 0);
-    Ok(GpuFacts { name: device.name()?, arch: format!("sm_{}{}", capability.major, capability.minor), mig })
+/// The version of the loaded kernel module; absent when none is loaded below `root`.
+#[must_use]
+pub fn loaded_module(root: &Path) -> Option<DriverVersion> {
+    std::fs::read_to_string(root.join("sys/module/nvidia/version")).ok()?.parse().ok()
+}
+
+/// The versions of the management libraries below `root`, by their file names, sorted.
+#[must_use]
+pub fn installed_libraries(root: &Path) -> Vec<DriverVersion> {
+    const FOLDERS: [&str; 5] =
+        ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/lib/wsl/lib"];
+    let entries =
+        FOLDERS.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten());
+    let version = |name: &str| name.strip_prefix("libnvidia-ml.so.")?.parse().ok();
+    let mut found: Vec<DriverVersion> =
+        entries.filter_map(|entry| version(&entry.file_name().to_string_lossy())).collect();
+    found.sort();
+    found.dedup();
+    found
 }

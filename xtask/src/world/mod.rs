@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod container;
+pub mod cuda;
 pub mod driver;
 pub mod evidence;
 pub mod files;
@@ -12,6 +13,7 @@ pub mod nvml;
 pub mod process;
 pub mod published;
 pub mod signature;
+pub mod timekeeping;
 pub mod toolkit;
 pub mod ui;
 pub mod wheels;

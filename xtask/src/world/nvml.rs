@@ -4,8 +4,10 @@
 //! answers. The library is loaded at run time; no other program's output is ever parsed.
 
 mod library;
+mod look;
 
 pub use library::{Library, NvmlGpu};
+pub use look::{Look, blind, reading, snapshot};
 
 /// What the library answers.
 pub type Answer<T> = Result<T, GpuError>;
@@ -25,6 +27,9 @@ pub enum GpuError {
     /// No library, no driver or no such GPU.
     #[error("not found: {0}")]
     NotFound(String),
+    /// Library and loaded kernel module are of different versions.
+    #[error("driver/library version mismatch")]
+    Mismatch,
     /// Anything else, in the library's words.
     #[error("{0}")]
     Other(String),
@@ -48,10 +53,21 @@ pub struct RowRemap {
     pub failed: bool,
 }
 
+/// Device memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Held by somebody.
+    pub used: u64,
+    /// All there is.
+    pub total: u64,
+}
+
 /// One GPU.
 pub trait Gpu: Send + Sync {
     /// Its UUID, as in `GPU-…`: its only unambiguous name.
     fn uuid(&self) -> &str;
+    /// PCI address as the library writes it, e.g. `00000000:3B:00.0`.
+    fn pci(&self) -> Answer<String>;
     /// Product name.
     fn name(&self) -> Answer<String>;
     /// Driver version.
@@ -82,10 +98,18 @@ pub trait Gpu: Send + Sync {
     fn ecc(&self) -> Answer<bool>;
     /// Uncorrected ECC errors since the driver was loaded.
     fn ecc_uncorrected(&self) -> Answer<u64>;
+    /// Corrected ECC errors since the driver was loaded.
+    fn ecc_corrected(&self) -> Answer<u64>;
     /// State of row remapping.
     fn row_remap(&self) -> Answer<RowRemap>;
     /// Whether MIG is on.
     fn mig(&self) -> Answer<bool>;
+    /// Memory held and there.
+    fn memory(&self) -> Answer<Memory>;
+    /// Share of the last sample period in which a kernel ran, in percent.
+    fn busy_pct(&self) -> Answer<u32>;
+    /// Whether the driver keeps its state when its last client goes.
+    fn persistence(&self) -> Answer<bool>;
     /// Ids of the processes with a compute context.
     fn compute_processes(&self) -> Answer<Vec<u32>>;
 

@@ -1,9 +1,10 @@
-/* A stand-in for libnvidia-ml.so.1 in tests: one H200-like GPU whose answers a text file drives.
+/* A stand-in for libnvidia-ml.so.1 in tests: H200-like GPUs whose answers a text file drives.
  *
  * Files beside the library itself (so that a copy of it is a GPU of its own):
  *   <library>.state    "key value" lines, read again at every call; see `number` for the keys' defaults
  *   <library>.locked   which clocks are locked, across processes: "sm MHZ" and "memory MHZ"
  *   <library>.setters  every setter call, one a line
+ *   <library>.opened   there once it was initialised
  * The environment variable FAKE_NVML_STATE replaces <library>.
  *
  * Keys: sm_min sm_max sm_step memory_max        the clocks there are
@@ -12,25 +13,37 @@
  *       throttle BITS    reason bits, always on
  *       refuse CODE      what SM setters return; refuse_memory CODE likewise; refuse_reset CODE what resets return
  *       lost_after N     from the N-th call of a process on, the GPU is lost
+ *       init CODE        what initialising returns; init_again CODE from the second time on, in any process
+ *       gpus N           so many GPUs, with the last digit of UUID and PCI bus counting up; same_uuid 1 names all like the first
+ *       silent IDX       that GPU's handle answers "lost", the others' do not
  *       empty 1          texts are empty
+ *       not_available 1  numbers are all ones, NVML's word for "not available"
+ *       fail CODE        every getter returns it; fail_WORD CODE only those of that word
+ *       persistence N    0: what is locked is forgotten when the process that locked it is gone
  *       unsupported WORD (may repeat) the getters of that word are not supported: sm_clock throttle violations ecc remap
- *                        mig processes clocks power temperature
+ *                        mig processes clocks power temperature pci memory busy persistence capability
  *       process PID      (may repeat) a compute process
- *       ecc_errors N, remap_pending N, mig N, power_mw N, power_cap_mw N, violation_step_ns N
+ *       memory_used N    in MiB; busy N in percent; ecc_corrected N; ecc_corrected_step N more at each call
+ *       ecc_errors N, remap_pending N, remap_failed N, mig N, power_mw N, power_cap_mw N, violation_step_ns N
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <signal.h>
+#include <unistd.h>
 
 typedef unsigned int Return;
 typedef void *Device;
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15 };
 
-#define UUID "GPU-fa4efa4e-0000-4000-8000-000000000001"
+#define UUID "GPU-fa4efa4e-0000-4000-8000-00000000000"
+enum { MOST_GPUS = 9 };
 
 static int calls;
+static char gpu_handles[MOST_GPUS];
 
 static void file_name(char *out, size_t size, const char *suffix) {
     const char *base = getenv("FAKE_NVML_STATE");
@@ -62,7 +75,14 @@ static unsigned long long number(const char *key, unsigned long long fallback) {
     return value ? strtoull(value, NULL, 0) : fallback;
 }
 
+/* Whether the driver has forgotten the locks: without persistence it does when its last client, here the locker, is gone. */
+static int forgotten(void) {
+    const char *locker = text(".locked", "by", 0);
+    return locker && !number("persistence", 1) && kill((pid_t)atoi(locker), 0) != 0;
+}
+
 static unsigned locked(const char *which) {
+    if (forgotten()) return 0;
     const char *value = text(".locked", which, 0);
     return value ? (unsigned)atoi(value) : 0;
 }
@@ -75,6 +95,7 @@ static void set_locked(unsigned sm, unsigned memory) {
     if (!file) return;
     if (sm) fprintf(file, "sm %u\n", sm);
     if (memory) fprintf(file, "memory %u\n", memory);
+    if ((sm || memory) && !number("persistence", 1)) fprintf(file, "by %d\n", (int)getpid());
     fclose(file);
     rename(partial, whole);
 }
@@ -89,10 +110,12 @@ static void log_setter(const char *name, unsigned mhz) {
 /* Whether the GPU answers at all, and this word of it. */
 static Return alive(const char *word) {
     const char *other;
+    char fail[64];
+    snprintf(fail, sizeof fail, "fail_%s", word);
     if ((unsigned long long)__atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST) > number("lost_after", ~0ULL)) return LOST;
     for (int n = 0; (other = text(".state", "unsupported", n)); n++)
         if (!strcmp(other, word)) return UNSUPPORTED;
-    return OK;
+    return (Return)number(fail, number("fail", OK));
 }
 
 static unsigned wanted(void) {
@@ -102,6 +125,10 @@ static unsigned wanted(void) {
 
 static int sagging(void) { return wanted() > number("sag", ~0ULL); }
 
+/* A reading, or NVML's word for "not available". */
+static unsigned u32(unsigned long long value) { return number("not_available", 0) ? ~0u : (unsigned)value; }
+static unsigned long long u64(unsigned long long value) { return number("not_available", 0) ? ~0ULL : value; }
+
 #define ANSWER(word, statement) \
     do { \
         Return state = alive(word); \
@@ -109,7 +136,13 @@ static int sagging(void) { return wanted() > number("sag", ~0ULL); }
         return state; \
     } while (0)
 
-Return nvmlInit_v2(void) { return (Return)number("init", OK); }
+Return nvmlInit_v2(void) {
+    FILE *opened = open_beside(".opened", "r");
+    Return code = (Return)number(opened ? "init_again" : "init", number("init", OK));
+    if (!opened) opened = open_beside(".opened", "w");
+    if (opened) fclose(opened);
+    return code;
+}
 Return nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 Return nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(Return code) { (void)code; return "an error of the fake"; }
@@ -120,31 +153,85 @@ static Return copy(char *out, unsigned size, const char *value) {
 }
 
 Return nvmlSystemGetDriverVersion(char *out, unsigned size) { return copy(out, size, "580.95.05"); }
-Return nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return OK; }
+Return nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = (int)number("cuda", 13000); return OK; }
+static unsigned gpu_count(void) { return (unsigned)number("gpus", 1); }
+Return nvmlDeviceGetCount_v2(unsigned *count) { *count = gpu_count(); return (Return)number("fail_count", OK); }
+static unsigned index_of(Device device) { return (unsigned)((char *)device - gpu_handles); }
+
+static const char *uuid_of(unsigned idx) {
+    static _Thread_local char uuid[64];
+    snprintf(uuid, sizeof uuid, UUID "%u", number("same_uuid", 0) ? 1 : idx + 1);
+    return uuid;
+}
 
 Return nvmlDeviceGetHandleByIndex_v2(unsigned idx, Device *device) {
-    *device = (Device)&calls;
-    return idx == 0 ? OK : INVALID;
+    if (idx >= gpu_count() || idx >= MOST_GPUS) return INVALID;
+    *device = &gpu_handles[idx];
+    return number("silent", ~0ULL) == idx ? LOST : OK;
 }
 
 Return nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
-    *device = (Device)&calls;
-    return strcmp(uuid, UUID) ? NOT_FOUND : OK;
+    for (unsigned idx = 0; idx < gpu_count(); idx++)
+        if (!strcmp(uuid, uuid_of(idx))) return nvmlDeviceGetHandleByIndex_v2(idx, device);
+    return NOT_FOUND;
 }
 
-Return nvmlDeviceGetUUID(Device d, char *out, unsigned size) { (void)d; snprintf(out, size, "%s", UUID); return OK; }
+Return nvmlDeviceGetUUID(Device d, char *out, unsigned size) {
+    snprintf(out, size, "%s", uuid_of(index_of(d)));
+    return (Return)number("fail_uuid", OK);
+}
 Return nvmlDeviceGetName(Device d, char *out, unsigned size) { (void)d; ANSWER("name", copy(out, size, "NVIDIA Fake")); }
+
+Return nvmlDeviceGetCudaComputeCapability(Device d, int *major, int *minor) {
+    (void)d;
+    ANSWER("capability", (*major = 9, *minor = 0));
+}
+
+struct Pci {
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char text[32];
+};
+
+Return nvmlDeviceGetPciInfo_v3(Device d, struct Pci *pci) {
+    memset(pci, 0, sizeof *pci);
+    pci->bus = 0x3b + index_of(d);
+    snprintf(pci->text, sizeof pci->text, number("empty", 0) ? "" : "00000000:%02X:00.0", pci->bus);
+    return alive("pci");
+}
+
+struct Memory {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+Return nvmlDeviceGetMemoryInfo_v2(Device d, struct Memory *memory) {
+    (void)d;
+    memory->total = u64(143771ULL << 20);
+    memory->reserved = memory->free = 0;
+    ANSWER("memory", memory->used = u64(number("memory_used", 4) << 20));
+}
+
+Return nvmlDeviceGetUtilizationRates(Device d, unsigned *rates) {
+    (void)d;
+    ANSWER("busy", (rates[0] = u32(number("busy", 0)), rates[1] = 0));
+}
+
+Return nvmlDeviceGetPersistenceMode(Device d, unsigned *mode) {
+    (void)d;
+    ANSWER("persistence", *mode = (unsigned)number("persistence", 1));
+}
 
 /* Clock types: 1 SM, 2 memory. */
 Return nvmlDeviceGetClockInfo(Device d, unsigned type, unsigned *mhz) {
     (void)d;
-    if (type == 2) ANSWER("memory_clock", *mhz = locked("memory") ? locked("memory") : (unsigned)number("memory_max", 2619));
-    ANSWER("sm_clock", *mhz = (unsigned)number("lie", sagging() ? number("sag", 0) : wanted()));
+    if (type == 2) ANSWER("memory_clock", *mhz = u32(locked("memory") ? locked("memory") : number("memory_max", 2619)));
+    ANSWER("sm_clock", *mhz = u32(number("lie", sagging() ? number("sag", 0) : wanted())));
 }
 
 Return nvmlDeviceGetMaxClockInfo(Device d, unsigned type, unsigned *mhz) {
     (void)d;
-    ANSWER("clocks", *mhz = (unsigned)(type == 2 ? number("memory_max", 2619) : number("sm_max", 1980)));
+    ANSWER("clocks", *mhz = u32(type == 2 ? number("memory_max", 2619) : number("sm_max", 1980)));
 }
 
 Return nvmlDeviceGetSupportedMemoryClocks(Device d, unsigned *count, unsigned *mhz) {
@@ -166,15 +253,15 @@ Return nvmlDeviceGetSupportedGraphicsClocks(Device d, unsigned memory, unsigned 
 Return nvmlDeviceGetPowerUsage(Device d, unsigned *mw) {
     (void)d;
     unsigned cap = (unsigned)number("power_cap_mw", 700000);
-    ANSWER("power", *mw = sagging() ? cap : (unsigned)number("power_mw", 450000));
+    ANSWER("power", *mw = u32(sagging() ? cap : number("power_mw", 450000)));
 }
 
 Return nvmlDeviceGetEnforcedPowerLimit(Device d, unsigned *mw) {
     (void)d;
-    ANSWER("power", *mw = (unsigned)number("power_cap_mw", 700000));
+    ANSWER("power_cap", *mw = u32(number("power_cap_mw", 700000)));
 }
 
-Return nvmlDeviceGetTemperature(Device d, unsigned sensor, unsigned *c) { (void)d, (void)sensor; ANSWER("temperature", *c = 47); }
+Return nvmlDeviceGetTemperature(Device d, unsigned sensor, unsigned *c) { (void)d, (void)sensor; ANSWER("temperature", *c = u32(47)); }
 
 Return nvmlDeviceGetCurrentClocksThrottleReasons(Device d, unsigned long long *bits) {
     (void)d;
@@ -190,8 +277,9 @@ Return nvmlDeviceGetViolationStatus(Device d, unsigned policy, unsigned long lon
 Return nvmlDeviceGetEccMode(Device d, unsigned *now, unsigned *pending) { (void)d; ANSWER("ecc", *now = *pending = 1); }
 
 Return nvmlDeviceGetTotalEccErrors(Device d, unsigned type, unsigned counter, unsigned long long *count) {
-    (void)d, (void)type, (void)counter;
-    ANSWER("ecc", *count = number("ecc_errors", 0));
+    (void)d, (void)counter;
+    unsigned long long step = number("ecc_corrected_step", 0) * (unsigned long long)calls;
+    ANSWER("ecc", *count = u64(type == 0 ? number("ecc_corrected", 0) + step : number("ecc_errors", 0)));
 }
 
 Return nvmlDeviceGetMigMode(Device d, unsigned *now, unsigned *pending) {
@@ -213,6 +301,7 @@ Return nvmlDeviceGetFieldValues(Device d, int count, struct Field *fields) {
         fields[i].type = 1;
         fields[i].result = alive("remap");
         fields[i].value.ull = 0;
+        if (fields[i].id == 145) fields[i].value.u = (unsigned)number("remap_failed", 0);
         if (fields[i].id == 144) fields[i].value.u = (unsigned)number("remap_pending", 0);
     }
     return OK;

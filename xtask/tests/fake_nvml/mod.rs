@@ -25,6 +25,7 @@ pub(crate) struct Fake {
     pub(crate) library: PathBuf,
 }
 
+#[allow(dead_code, reason = "each test binary uses what it needs")]
 impl Fake {
     /// A GPU with these `key value` lines.
     pub(crate) fn new(state: &str) -> Self {
@@ -76,4 +77,40 @@ impl Fake {
         name.push(suffix);
         name.into()
     }
+}
+
+/// The program under test.
+pub(crate) fn xtask() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_xtask"))
+}
+
+/// Builds a fake libcuda with these `key value` lines into a folder, beside a fake NVML or not.
+#[allow(dead_code, reason = "not every test binary that has GPUs has a CUDA driver")]
+pub(crate) fn fake_cuda(folder: &Path, name: &str, state: &str, flags: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../harness/tests/fake_cuda/fake_cuda.c");
+    let built = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+        .args(flags)
+        .arg("-o")
+        .arg(folder.join(name))
+        .arg(source)
+        .arg("-ldl")
+        .status()
+        .expect("cc builds the fake driver; install g++");
+    assert!(built.success(), "cc refused the fake driver");
+    std::fs::write(folder.join(format!("{name}.state")), state).unwrap();
+}
+
+/// The program run in this checkout, where the loader finds these libraries first.
+#[allow(dead_code, reason = "not every test binary runs the program")]
+pub(crate) fn run(libraries: &Path, args: &[&str]) -> std::process::Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    Command::new(xtask()).args(args).current_dir(root).env("LD_LIBRARY_PATH", libraries).output().unwrap()
+}
+
+/// What `doctor --json` says where the loader finds these libraries first.
+#[allow(dead_code, reason = "not every test binary asks doctor")]
+pub(crate) fn doctor(libraries: &Path) -> serde_json::Value {
+    let ended = run(libraries, &["doctor", "--json"]);
+    serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&ended.stderr)))
 }

@@ -3,12 +3,12 @@
 //! Everything is loaded and resolved when the device is opened, so that nothing is loaded beside a resident grid.
 #![expect(unsafe_code, reason = "wraps the driver's calls")]
 
-use super::choice;
+use super::{choice, preflight};
 use anyhow::Context as _;
 use cudarc::driver::{result, sys};
 use schema::Digest;
 use schema::cell::LaunchConfig;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -37,10 +37,7 @@ impl Gpu {
     /// # Errors
     /// When there is no driver, no such GPU, or the context cannot be made.
     pub(super) fn open(selector: &str) -> anyhow::Result<Self> {
-        // SAFETY: only looks for the library.
-        let present = unsafe { sys::is_culib_present() };
-        anyhow::ensure!(present, "no CUDA driver library (libcuda.so.1) on this machine; use --device emulated");
-        result::init().context("failed to initialise the CUDA driver")?;
+        preflight::initialise()?;
         let uuids = (0..result::device::get_count()?).map(uuid_of).collect::<anyhow::Result<Vec<_>>>()?;
         let ordinal = choice::select(selector, &uuids)?;
         let handle = result::device::get(i32::try_from(ordinal)?)?;
@@ -77,6 +74,18 @@ impl Gpu {
     /// When the driver refuses.
     pub(super) fn name(&self) -> anyhow::Result<String> {
         Ok(result::device::get_name(self.handle)?)
+    }
+
+    /// Its PCI address, e.g. `0000:3B:00.0`.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub(super) fn pci(&self) -> anyhow::Result<String> {
+        let mut text = [0_u8; 32];
+        // SAFETY: the driver writes a NUL-terminated text of at most the length given, and `handle` is a device.
+        unsafe { sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), i32::try_from(text.len())?, self.handle) }
+            .result()?;
+        Ok(CStr::from_bytes_until_nul(&text)?.to_str()?.to_owned())
     }
 
     /// Device memory in bytes.

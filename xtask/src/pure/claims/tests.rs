@@ -19,6 +19,7 @@ fn device(compute_capability: &str) -> DeviceFacts {
         kernel_timeout: false,
         mig: None,
         libcuda: None,
+        pci: None,
     }
 }
 

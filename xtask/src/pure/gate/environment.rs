@@ -4,12 +4,16 @@
 
 use super::evidence::{Evidence, Facts};
 use super::rule::Rule;
+use crate::pure::gpu_state::against;
 use crate::pure::measured::measured_sass;
+use crate::pure::pci;
+use crate::pure::timekeeping::compare;
 use schema::bundle::CarriedSass;
 use schema::environment::{Environment, NvmlFacts};
 use schema::verdict::GateResult;
 use std::collections::BTreeSet;
 
+const WATCHED: &str = "measure again on an idle, healthy GPU that is ours alone: cargo xtask reproduce --fresh";
 const HEALTHY: &str = "use a GPU without errors, or reset this one";
 
 pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
@@ -23,6 +27,9 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         rule.refuse("emulated device: its numbers are never published", "measure on a GPU: --device cuda:0");
         return rule.done();
     }
+    let whole = !is_wsl(&environment.host.kernel);
+    rule.require(whole, "the host is Windows' Linux (WSL)", "measure on Linux itself");
+    judge_time(&mut rule, environment);
     judge_device(&mut rule, evidence);
     judge_container(&mut rule, environment);
     judge_toolkit(&mut rule, evidence, facts);
@@ -31,6 +38,40 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         None => rule.refuse("NVML was not at hand, so the GPU's health is unknown", "make libnvidia-ml.so.1 reachable"),
     }
     rule.done()
+}
+
+/// The host neither slept nor lost count of time. A step of the wall clock is a label: no number rests on that clock.
+fn judge_time(rule: &mut Rule, environment: &Environment) {
+    const AGAIN: &str = "keep the host awake and measure again: cargo xtask reproduce --fresh";
+    let kept = compare(environment.time.as_deref().unwrap_or_default());
+    rule.count("clock_readings", kept.stamps);
+    rule.count("wall_clock_steps_ms", kept.steps_ms);
+    rule.refuse_all(kept.reasons, AGAIN);
+}
+
+/// CUDA measured on the GPU that NVML watched.
+fn judge_identity(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
+    const AGAIN: &str = "name the GPU by its UUID and measure again: --device cuda:GPU-…";
+    let device = &environment.device;
+    let same_pci = matches!((&device.pci, &nvml.pci), (Some(a), Some(b)) if pci::same(a, b));
+    rule.count("pci", &nvml.pci);
+    rule.require(
+        nvml.device.as_ref() == Some(&device.id) && same_pci,
+        format!(
+            "CUDA measured on GPU {} at {}, and NVML watched {} at {}",
+            device.id,
+            device.pci.as_deref().unwrap_or("an unknown address"),
+            nvml.device.as_deref().unwrap_or("an unknown one"),
+            nvml.pci.as_deref().unwrap_or("an unknown address"),
+        ),
+        AGAIN,
+    );
+}
+
+/// Whether a kernel's release or version line is that of Windows' Linux.
+#[must_use]
+pub fn is_wsl(kernel: &str) -> bool {
+    kernel.to_lowercase().contains("microsoft")
 }
 
 fn judge_device(rule: &mut Rule, evidence: &Evidence) {
@@ -136,6 +177,14 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
     let counted = nvml.ecc != Some(true) || nvml.ecc_uncorrected.is_some();
     rule.require(counted, "ECC is on and its errors could not be counted", HEALTHY);
     rule.require(nvml.remap_problem != Some(true), "a row remap is pending or has failed", HEALTHY);
+    judge_identity(rule, environment, nvml);
+    match &nvml.watch {
+        Some(watch) => {
+            rule.count("watch", watch);
+            rule.refuse_all(against(watch), WATCHED);
+        }
+        None => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
+    }
     let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
     rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");
     let exclusive = match (nvml.other_processes_before, nvml.other_processes_after) {

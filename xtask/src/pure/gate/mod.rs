@@ -25,6 +25,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
 pub use verdict::verdict;
 

@@ -10,6 +10,7 @@ use crate::world::history;
 use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
+use schema::environment::{NvmlFacts, Reading};
 use schema::plan::{ClockClass, ProfileName, Residency};
 use schema::sanitize::{State, Tool};
 use schema::table::Column;
@@ -113,6 +114,31 @@ fn environment() {
     });
     refuses("environment", "could not be counted", |e, _| {
         e.environment.nvml.as_mut().unwrap().ecc_uncorrected = None;
+    });
+    type Planted = fn(&mut NvmlFacts);
+    let planted: [(&str, Planted); 9] = [
+        ("not looked at", |n| n.watch = None),
+        ("NVML watched other", |n| n.device = Some("other".to_owned())),
+        ("at 00000000:0A:00.0", |n| n.pci = Some("00000000:0A:00.0".to_owned())),
+        ("at an unknown address", |n| n.pci = None),
+        ("after the run, something keeps", |n| n.watch.as_mut().unwrap().after.busy_pct = Reading::Value(100)),
+        ("before the run, 2 other", |n| n.watch.as_mut().unwrap().before.processes = Reading::Value(2)),
+        ("corrected during", |n| n.watch.as_mut().unwrap().after.ecc_corrected = Reading::Value(5_000)),
+        ("lost during the run", |n| n.watch.as_mut().unwrap().lost = Some("the GPU is lost".to_owned())),
+        ("could not be read", |n| {
+            n.watch.as_mut().unwrap().after.memory_used_bytes = Reading::Failed("Unknown Error".to_owned());
+        }),
+    ];
+    for (words, plant) in planted {
+        refuses("environment", words, |e, _| plant(e.environment.nvml.as_mut().unwrap()));
+    }
+    refuses("environment", "CUDA measured on GPU", |e, _| e.environment.device.pci = None);
+    refuses("environment", "Windows", |e, _| {
+        e.environment.host.kernel = "5.15.167.4-microsoft-standard-WSL2".to_owned()
+    });
+    refuses("environment", "clocks were not read", |e, _| e.environment.time = None);
+    refuses("environment", "slept for 60000 ms", |e, _| {
+        e.environment.time.as_mut().unwrap()[1].boottime_ms += 60_000;
     });
     refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);

@@ -2,9 +2,10 @@
 
 use super::lease::{Lease, Standing};
 use crate::pure::clock_class::throttle;
-use crate::world::nvml::{Answer, Gpu};
+use crate::world::nvml::{Answer, Gpu, device_id, reading};
 use anyhow::Result;
 use schema::environment::NvmlFacts;
+pub use schema::environment::Reading;
 use serde::Serialize;
 use std::path::Path;
 
@@ -25,6 +26,9 @@ pub fn before(gpu: &dyn Gpu, ours: &[u32]) -> Answer<NvmlFacts> {
         memory_clock_mhz: gpu.memory_mhz().ok(),
         other_processes_before: others(gpu, ours),
         other_processes_after: None,
+        device: Some(device_id(gpu.uuid())),
+        pci: gpu.pci().ok(),
+        watch: None,
     })
 }
 
@@ -49,7 +53,7 @@ fn others(gpu: &dyn Gpu, ours: &[u32]) -> Option<u32> {
     u32::try_from(others).ok()
 }
 
-/// `clocks status`. Every value may be absent, with the reason in its place.
+/// `clocks status`. Every value may be unsupported or unreadable, with the reason in its place.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClockStatus {
     /// Product name.
@@ -72,16 +76,6 @@ pub struct ClockStatus {
     pub held_down_by: Reading<String>,
     /// Our lease, when there is one.
     pub lease: Option<LeaseStatus>,
-}
-
-/// A value, or why there is none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reading<T> {
-    /// The value.
-    Value(T),
-    /// Why it is absent.
-    Absent(String),
 }
 
 /// A lease for people.
@@ -108,7 +102,7 @@ pub fn status(gpu: &dyn Gpu, lease_path: &Path) -> Result<ClockStatus> {
     };
     Ok(ClockStatus {
         name: reading(gpu.name()),
-        device: crate::world::nvml::device_id(gpu.uuid()),
+        device: device_id(gpu.uuid()),
         sm_mhz: reading(gpu.sm_mhz()),
         sm_max_mhz: reading(gpu.sm_max_mhz()),
         memory_mhz: reading(gpu.memory_mhz()),
@@ -118,11 +112,4 @@ pub fn status(gpu: &dyn Gpu, lease_path: &Path) -> Result<ClockStatus> {
         held_down_by: reading(gpu.throttle().map(throttle::names)),
         lease,
     })
-}
-
-fn reading<T>(answer: Answer<T>) -> Reading<T> {
-    match answer {
-        Ok(value) => Reading::Value(value),
-        Err(error) => Reading::Absent(error.to_string()),
-    }
 }

@@ -34,6 +34,8 @@ pub struct Telemetry {
     pub notes: Vec<String>,
     /// The most compute processes seen at once while a cell ran; absent when the list could not be read.
     pub processes_seen: Option<u32>,
+    /// When the GPU was first lost, and what was said; absent when it never was.
+    pub lost: Option<String>,
 }
 
 impl Sampler {
@@ -75,7 +77,9 @@ impl Sampler {
         let stuck = matches!(self.stopped.recv_timeout(PATIENCE), Err(RecvTimeoutError::Timeout));
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if stuck {
-            seen.notes.insert("sampling", "the last sample did not return: NVML hangs".to_owned());
+            const HANGS: &str = "the last sample did not return: NVML hangs";
+            seen.notes.insert("sampling", HANGS.to_owned());
+            seen.lost.get_or_insert_with(|| HANGS.to_owned());
         }
         std::mem::take(&mut *seen).into_telemetry()
     }
@@ -113,6 +117,7 @@ struct Seen {
     /// The first failure of each reading.
     notes: BTreeMap<&'static str, String>,
     processes: Option<u32>,
+    lost: Option<String>,
 }
 
 impl Seen {
@@ -134,6 +139,9 @@ impl Seen {
 
     fn note(&mut self, what: &'static str, t_ms: i64, error: Option<&GpuError>) {
         if let Some(error) = error {
+            if *error == GpuError::Lost {
+                self.lost.get_or_insert_with(|| format!("{error}, at {t_ms} ms"));
+            }
             self.notes.entry(what).or_insert_with(|| format!("{what}: {error} (first at {t_ms} ms)"));
         }
     }
@@ -156,6 +164,7 @@ impl Seen {
             .with("throttle", i64s(|row| row.throttle.as_ref().ok().copied()))
             .with("power_violation_ns", i64s(|row| row.violations.as_ref().ok().map(|v| v.power_ns)))
             .with("thermal_violation_ns", i64s(|row| row.violations.as_ref().ok().map(|v| v.thermal_ns)));
-        Telemetry { table, notes: self.notes.into_values().collect(), processes_seen: self.processes }
+        let notes = self.notes.into_values().collect();
+        Telemetry { table, notes, processes_seen: self.processes, lost: self.lost }
     }
 }

@@ -1,6 +1,6 @@
 //! The real library, through nvml-wrapper.
 
-use super::{Answer, Gpu, GpuChoice, GpuError, RowRemap, Violations, device_id};
+use super::{Answer, Gpu, GpuChoice, GpuError, Memory, RowRemap, Violations, device_id};
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, PerformancePolicy, TemperatureSensor};
 use nvml_wrapper::enums::device::{GpuLockedClocksSetting, SampleValue};
 use nvml_wrapper::error::NvmlError;
@@ -33,30 +33,65 @@ impl Library {
         Ok(Self { nvml: Arc::new(nvml), file: loaded_file(path) })
     }
 
-    /// The UUIDs of all GPUs, in the library's order.
+    /// The UUID of each GPU, in the library's order: a lost one does not hide the others.
     ///
     /// # Errors
-    /// When they cannot be listed.
-    pub fn uuids(&self) -> Answer<Vec<String>> {
+    /// When they cannot even be counted.
+    pub fn uuids(&self) -> Answer<Vec<Answer<String>>> {
         let count = self.nvml.device_count().map_err(typed)?;
-        (0..count).map(|idx| self.nvml.device_by_index(idx).and_then(|device| device.uuid()).map_err(typed)).collect()
+        let uuid = |idx| self.nvml.device_by_index(idx).and_then(|device| device.uuid()).map_err(typed);
+        Ok((0..count).map(|idx| uuid(idx).and_then(not_empty)).collect())
     }
 
     /// The chosen GPU.
     ///
     /// # Errors
-    /// [`GpuError::NotFound`] when there is none such.
+    /// [`GpuError::NotFound`] when there is none such; what the library said of it when it is lost; otherwise when two GPUs
+    /// answer to the same name.
     pub fn gpu(&self, choice: &GpuChoice) -> Answer<NvmlGpu> {
         let uuids = self.uuids()?;
-        let found = match choice {
-            GpuChoice::Uuid(uuid) => uuids.iter().find(|known| known.eq_ignore_ascii_case(uuid)),
-            GpuChoice::DeviceId(id) => uuids.iter().find(|known| device_id(known) == *id),
-            GpuChoice::Index(idx) => uuids.get(*idx as usize),
+        let named = |is: &dyn Fn(&str) -> bool| {
+            let found: Vec<&String> = uuids.iter().flatten().filter(|uuid| is(uuid)).collect();
+            match found[..] {
+                [uuid] => Ok(uuid.clone()),
+                [] => Err(GpuError::NotFound(nowhere(choice, &uuids))),
+                _ => Err(GpuError::Other(format!("{} GPUs answer to {choice:?}", found.len()))),
+            }
         };
-        let uuid = found.filter(|uuid| !uuid.is_empty()).cloned();
-        let uuid = uuid.ok_or_else(|| GpuError::NotFound(format!("{choice:?} among {} GPUs", uuids.len())))?;
+        let uuid = match choice {
+            GpuChoice::Uuid(uuid) => named(&|known| known.eq_ignore_ascii_case(uuid)),
+            GpuChoice::DeviceId(id) => named(&|known| device_id(known) == *id),
+            GpuChoice::Index(idx) => match uuids.get(*idx as usize) {
+                Some(Ok(uuid)) => named(&|known| known == uuid),
+                Some(Err(error)) => Err(error.clone()),
+                None => Err(GpuError::NotFound(nowhere(choice, &uuids))),
+            },
+        }?;
         Ok(NvmlGpu { library: self.clone(), uuid, setter_calls: AtomicU32::new(0) })
     }
+
+    /// The driver's version.
+    ///
+    /// # Errors
+    /// When the library does not say.
+    pub fn driver_version(&self) -> Answer<String> {
+        self.nvml.sys_driver_version().map_err(typed).and_then(not_empty)
+    }
+
+    /// The newest CUDA that the driver runs, as 1000 × major + 10 × minor.
+    ///
+    /// # Errors
+    /// When the library does not say.
+    pub fn cuda(&self) -> Answer<u32> {
+        let cuda = self.nvml.sys_cuda_driver_version().map_err(typed)?;
+        u32::try_from(cuda).ok().filter(|cuda| *cuda > 0).ok_or_else(|| GpuError::Other(format!("CUDA version {cuda}")))
+    }
+}
+
+fn nowhere(choice: &GpuChoice, uuids: &[Answer<String>]) -> String {
+    let silent = uuids.iter().filter(|uuid| uuid.is_err()).count();
+    let silent = if silent == 0 { String::new() } else { format!(", of which {silent} do not answer") };
+    format!("{choice:?} among {} GPUs{silent}", uuids.len())
 }
 
 /// A GPU of the loaded library.
@@ -72,6 +107,15 @@ impl NvmlGpu {
         question(&mut device).map_err(typed)
     }
 
+    /// Architecture, e.g. `sm_90`.
+    ///
+    /// # Errors
+    /// When the library does not say.
+    pub fn arch(&self) -> Answer<String> {
+        let capability = self.ask(|device| device.cuda_compute_capability())?;
+        Ok(format!("sm_{}{}", capability.major, capability.minor))
+    }
+
     fn set(&self, order: impl FnOnce(&mut Device<'_>) -> Result<(), NvmlError>) -> Answer<()> {
         self.setter_calls.fetch_add(1, Ordering::SeqCst);
         self.ask(order)
@@ -83,12 +127,16 @@ impl Gpu for NvmlGpu {
         &self.uuid
     }
 
+    fn pci(&self) -> Answer<String> {
+        self.ask(|device| device.pci_info()).map(|pci| pci.bus_id).and_then(not_empty)
+    }
+
     fn name(&self) -> Answer<String> {
         self.ask(|device| device.name()).and_then(not_empty)
     }
 
     fn driver_version(&self) -> Answer<String> {
-        self.library.nvml.sys_driver_version().map_err(typed).and_then(not_empty)
+        self.library.driver_version()
     }
 
     fn library(&self) -> Option<(PathBuf, Digest)> {
@@ -96,19 +144,19 @@ impl Gpu for NvmlGpu {
     }
 
     fn sm_mhz(&self) -> Answer<u32> {
-        self.ask(|device| device.clock_info(Clock::SM))
+        self.ask(|device| device.clock_info(Clock::SM)).and_then(read)
     }
 
     fn memory_mhz(&self) -> Answer<u32> {
-        self.ask(|device| device.clock_info(Clock::Memory))
+        self.ask(|device| device.clock_info(Clock::Memory)).and_then(read)
     }
 
     fn sm_max_mhz(&self) -> Answer<u32> {
-        self.ask(|device| device.max_clock_info(Clock::SM))
+        self.ask(|device| device.max_clock_info(Clock::SM)).and_then(read)
     }
 
     fn memory_max_mhz(&self) -> Answer<u32> {
-        self.ask(|device| device.max_clock_info(Clock::Memory))
+        self.ask(|device| device.max_clock_info(Clock::Memory)).and_then(read)
     }
 
     fn supported_sm_mhz(&self) -> Answer<Vec<u32>> {
@@ -121,15 +169,15 @@ impl Gpu for NvmlGpu {
     }
 
     fn power_mw(&self) -> Answer<u32> {
-        self.ask(|device| device.power_usage())
+        self.ask(|device| device.power_usage()).and_then(read)
     }
 
     fn power_cap_mw(&self) -> Answer<u32> {
-        self.ask(|device| device.enforced_power_limit())
+        self.ask(|device| device.enforced_power_limit()).and_then(read)
     }
 
     fn temperature_c(&self) -> Answer<u32> {
-        self.ask(|device| device.temperature(TemperatureSensor::Gpu))
+        self.ask(|device| device.temperature(TemperatureSensor::Gpu)).and_then(read)
     }
 
     fn throttle(&self) -> Answer<u64> {
@@ -152,7 +200,11 @@ impl Gpu for NvmlGpu {
     }
 
     fn ecc_uncorrected(&self) -> Answer<u64> {
-        self.ask(|device| device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))
+        self.ask(|device| device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)).and_then(counted)
+    }
+
+    fn ecc_corrected(&self) -> Answer<u64> {
+        self.ask(|device| device.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile)).and_then(counted)
     }
 
     fn row_remap(&self) -> Answer<RowRemap> {
@@ -165,6 +217,19 @@ impl Gpu for NvmlGpu {
 
     fn mig(&self) -> Answer<bool> {
         self.ask(|device| device.mig_mode()).map(|mode| mode.current != 0)
+    }
+
+    fn memory(&self) -> Answer<Memory> {
+        let info = self.ask(|device| device.memory_info())?;
+        Ok(Memory { used: counted(info.used)?, total: counted(info.total)? })
+    }
+
+    fn busy_pct(&self) -> Answer<u32> {
+        self.ask(|device| device.utilization_rates()).map(|rates| rates.gpu).and_then(read)
+    }
+
+    fn persistence(&self) -> Answer<bool> {
+        self.ask(|device| device.is_in_persistent_mode())
     }
 
     fn compute_processes(&self) -> Answer<Vec<u32>> {
@@ -194,18 +259,32 @@ impl Gpu for NvmlGpu {
     }
 }
 
+/// `NVML_ERROR_DEPRECATED` of nvml.h (CUDA 13.0), which the wrapper does not name.
+const DEPRECATED: u32 = 26;
+/// `NVML_ERROR_GPU_NOT_FOUND`, likewise.
+const GPU_NOT_FOUND: u32 = 28;
+
+/// All ones is the library's word for "not available" (`NVML_VALUE_NOT_AVAILABLE` of nvml.h), never a reading.
+fn read(value: u32) -> Answer<u32> {
+    if value == u32::MAX { Err(GpuError::Unsupported) } else { Ok(value) }
+}
+
+/// See [`read`].
+fn counted(value: u64) -> Answer<u64> {
+    if value == u64::MAX { Err(GpuError::Unsupported) } else { Ok(value) }
+}
+
 fn typed(error: NvmlError) -> GpuError {
     match error {
         NvmlError::NotSupported
         | NvmlError::FunctionNotFound
         | NvmlError::FailedToLoadSymbol(_)
         | NvmlError::VgpuEccNotSupported
-        // NVML 13: NVML_ERROR_DEPRECATED, which the wrapper does not name.
-        | NvmlError::UnexpectedVariant(26) => GpuError::Unsupported,
+        | NvmlError::UnexpectedVariant(DEPRECATED) => GpuError::Unsupported,
         // A cgroup that forbids the device reads as "blocked by the operating system".
         NvmlError::NoPermission | NvmlError::OperatingSystem => GpuError::NoPermission,
-        // NVML 13: NVML_ERROR_GPU_NOT_FOUND.
-        NvmlError::GpuLost | NvmlError::ResetRequired | NvmlError::UnexpectedVariant(28) => GpuError::Lost,
+        NvmlError::GpuLost | NvmlError::ResetRequired | NvmlError::UnexpectedVariant(GPU_NOT_FOUND) => GpuError::Lost,
+        NvmlError::LibRmVersionMismatch => GpuError::Mismatch,
         NvmlError::NotFound
         | NvmlError::DriverNotLoaded
         | NvmlError::LibraryNotFound
