@@ -359,6 +359,41 @@ fn throttling_and_growing_violation_counters_refuse() {
 }
 
 #[test]
+fn without_persistence_the_lock_lasts_as_long_as_its_holder_lives() {
+    let fake = Fake::new("persistence 0");
+    let (locked, record) = run(&fake, lock(1500), |session| Ok(session.gpu.sm_mhz().unwrap())).unwrap();
+    assert_eq!((locked, record.read_back_mhz), (1500, Some(1500)));
+    assert!(record.notes.iter().any(|note| note.contains("persistence mode is off")), "{record:?}");
+    assert_restored(&fake);
+    // A lock set by a process that is gone is none: this is what the proof under load, and the holder, are for.
+    let gone = std::process::Command::new("true").spawn().and_then(|mut child| child.wait().map(|_| child.id()));
+    let left = format!("sm 1500\nby {}\n", gone.unwrap());
+    std::fs::write(format!("{}.locked", fake.library.display()), left).unwrap();
+    assert_eq!(fake.open().sm_mhz(), Ok(1980));
+}
+
+#[test]
+fn a_reset_that_resets_nothing_is_noted() {
+    let fake = Fake::new("lie_reset 1");
+    let (_, record) = run(&fake, lock(1500), |_| Ok(())).unwrap();
+    assert!(record.notes.iter().any(|note| note.contains("still reads the locked clock")), "{record:?}");
+}
+
+#[test]
+fn a_lock_that_we_may_not_set_or_that_is_none_is_refused_for_every_code_and_never_replaced_by_another_kind() {
+    let codes = [(3, "no clock lock"), (4, "owner keeps"), (17, "owner keeps"), (26, "no clock lock"), (999, "doctor")];
+    for (code, words) in codes {
+        let fake = Fake::new(&format!("refuse {code}"));
+        let error = run(&fake, lock(1500), |_| -> anyhow::Result<()> { panic!("nothing may run") }).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Environment);
+        let remedy = remedy_of(&error).unwrap();
+        assert!(remedy.contains(words) && !remedy.contains("privileged"), "{code}: {remedy}");
+        assert!(!fake.setters().iter().any(|call| call.starts_with("application_clocks")), "{:?}", fake.setters());
+        assert_restored(&fake);
+    }
+}
+
+#[test]
 fn an_unknown_clock_is_a_usage_error_with_its_neighbours() {
     let fake = Fake::new("");
     let error = run(&fake, lock(1501), |_| Ok(())).unwrap_err();

@@ -119,6 +119,17 @@ fn the_library_s_word_for_not_available_is_no_value() {
 }
 
 #[test]
+fn a_query_that_the_driver_does_not_know_costs_no_other() {
+    let gpu = Fake::old("").open();
+    for (what, answer) in readings(&gpu) {
+        match what {
+            "memory" | "violations" => assert_eq!(answer, Err(GpuError::Unsupported), "{what}"),
+            _ => assert!(answer.is_ok(), "{what}: {answer:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_missing_value_is_absent_in_the_records_with_its_reason() {
     let fake = Fake::new("fail_power 26\nfail_temperature 999\nfail_throttle 3");
     let sampler = Sampler::start(fake.gpu(), Instant::now());
@@ -273,6 +284,46 @@ fn a_gpu_lost_under_a_run_is_evidence() {
     // Even where it comes back.
     let watch = schema::environment::Watch { lost, ..watch(before.clone(), before) };
     assert!(against(&watch)[0].contains("lost during the run"));
+}
+
+#[test]
+fn what_cuda_may_not_see_is_not_measured_on() {
+    let fake = Fake::new("");
+    fake_cuda(fake.dir.path(), "libcuda.so.1", "hidden 1", &[]);
+    let status = |visible: Option<&str>| {
+        let mut command = fake_nvml::command(fake.dir.path(), &["clocks", "status"]);
+        command.env_remove("CUDA_VISIBLE_DEVICES").env("CUDA_DEVICE_ORDER", "FASTEST_FIRST");
+        command.envs(visible.map(|visible| ("CUDA_VISIBLE_DEVICES", visible))).output().unwrap()
+    };
+    assert!(status(None).status.success(), "the caller's order of GPUs does not matter: {:?}", status(None));
+    let hidden = status(Some("7"));
+    let said = String::from_utf8_lossy(&hidden.stderr);
+    assert!(hidden.status.code() == Some(11) && said.contains("CUDA_VISIBLE_DEVICES"), "{said}");
+}
+
+#[test]
+fn no_duration_is_taken_from_the_wall_clock() {
+    fn sources(dir: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            match entry.path() {
+                path if path.is_dir() => sources(&path, into),
+                path if path.extension().is_some_and(|e| e == "rs") => into.push(path),
+                _ => {}
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for dir in ["src", "../harness/src", "../harness/schema/src"] {
+        sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(dir), &mut files);
+    }
+    assert!(files.len() > 100);
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Time stamps are labels: they are made, written, and never subtracted.
+        for word in ["SystemTime", "duration_since(UNIX", "timestamp.since", "Timestamp::since", "Zoned::now"] {
+            assert!(!text.contains(word), "{} uses {word}", file.display());
+        }
+    }
 }
 
 /// The doctor's check of this name on a machine with these libraries.

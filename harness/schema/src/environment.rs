@@ -208,6 +208,10 @@ pub struct ClockRecord {
     pub notes: Vec<String>,
 }
 
+/// The NVML call behind `power_mw` of telemetry and behind power caps' comparison: what it averages over changed with drivers and
+/// GPUs, so both it and the driver's version are kept.
+pub const POWER_READING: &str = "nvmlDeviceGetPowerUsage";
+
 /// `telemetry.parquet`: one row a sample. `t_ms` i64 (since the harness started), `cell` u32 (1-based index as in the progress lines; 0 between cells),
 /// `sm_mhz`, `memory_mhz`, `power_mw`, `temperature_c` optional u32, `throttle` optional i64 (NVML clocks-event reason bits),
 /// `power_violation_ns`, `thermal_violation_ns` optional i64 (accumulated). `power_mw` is nvmlDeviceGetPowerUsage: averaged over a second

@@ -4,6 +4,7 @@
  *   count CODE    what cuDeviceGetCount returns
  *   gpus N        so many GPUs, with the last digit of UUID and PCI bus counting up, as the fake NVML's do
  *   bus N         the first GPU's bus, 0x3b unless given
+ *   hidden 1      no GPU is seen where CUDA_VISIBLE_DEVICES is set, or where the order of GPUs is not that of their addresses
  *   crash 1       cuInit ends the process by a signal
  *   hang 1        cuInit never returns
  *
@@ -38,7 +39,16 @@ int cuInit(unsigned flags) {
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 
 #ifndef OLD
-int cuDeviceGetCount(int *count) { *count = (int)number("gpus", 1); return (int)number("count", 0); }
+static int hidden(void) {
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    return number("hidden", 0) && (getenv("CUDA_VISIBLE_DEVICES") || !order || strcmp(order, "PCI_BUS_ID"));
+}
+
+int cuDeviceGetCount(int *count) {
+    *count = hidden() ? 0 : (int)number("gpus", 1);
+    return (int)number("count", 0);
+}
+
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {

@@ -6,6 +6,7 @@ pub mod clock_class;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
+pub mod drift;
 pub mod driver_version;
 pub mod figures;
 pub mod gate;

@@ -24,6 +24,7 @@ use crate::steps::sanitize::{Program, Sanitized};
 use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::attempts;
 use crate::world::files::remove_partials;
+use crate::world::kernel_log;
 use crate::world::nvml::{Gpu, Look, blind};
 use crate::world::timekeeping::{Timekeeper, system};
 use anyhow::Result;
@@ -174,6 +175,9 @@ impl Session<'_> {
             let after = look.at_rest(gpu.uuid());
             let after = after.unwrap_or_else(|error| blind(&format!("it was not looked at: {error:#}")));
             *spoiled = spoils(telemetry.lost.as_deref(), &after, &time);
+            if let Some(why) = spoiled {
+                self.ui.line(&format!("this run cannot be gone on with: {why}"));
+            }
             measured.map(|measured| (measured, telemetry, time, after))
         };
         let ((measured, telemetry, time, after), mut clocks) = with_clocks(&clock_context, mode, body)?;
@@ -263,7 +267,9 @@ fn spoils(lost: Option<&str>, after: &Snapshot, time: &[Stamp]) -> Option<String
         Reading::Failed(why) => Some(format!("the GPU could not be reached any more: {why}")),
         Reading::Value(_) | Reading::Unsupported => None,
     };
-    lost.map(str::to_owned).or(unreachable).or_else(|| compare(time).reasons.into_iter().next())
+    let began = time.first().map_or(0, |stamp| stamp.monotonic_ms);
+    let gone = lost.map(str::to_owned).or(unreachable).map(|why| format!("{why}; {}", kernel_log::since(began)));
+    gone.or_else(|| compare(time).reasons.into_iter().next())
 }
 
 #[cfg(test)]
@@ -296,7 +302,8 @@ mod tests {
     #[test]
     fn a_lost_gpu_or_a_host_that_slept_spoils_what_was_measured() {
         assert_eq!(spoils(None, &idle(), &time(0)), None);
-        assert_eq!(spoils(Some("the GPU is lost, at 7 ms"), &idle(), &time(0)).unwrap(), "the GPU is lost, at 7 ms");
+        let lost = spoils(Some("the GPU is lost, at 7 ms"), &idle(), &time(0)).unwrap();
+        assert!(lost.starts_with("the GPU is lost, at 7 ms; the kernel's log "), "{lost}");
         assert!(spoils(None, &blind("Unknown Error"), &time(0)).unwrap().contains("Unknown Error"));
         assert!(spoils(None, &idle(), &time(60_000)).unwrap().contains("slept"));
     }

@@ -17,6 +17,7 @@ pub mod facts;
 pub use holder::restore_all;
 
 use crate::failure::{code_of, fail, remedy_of};
+use crate::pure::clock_class::throttle;
 use crate::world::nvml::Gpu;
 use anyhow::Result;
 use holder::{Held, HoldCommand, Lock, both};
@@ -25,6 +26,7 @@ use prove::{Load, Shown, Trial};
 use schema::ExitCode;
 use schema::environment::ClockRecord;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What to do with the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +163,12 @@ fn locked<T>(
     });
     let restored = held.end().map(|calls| (calls, None)).or_else(|error| put_back_after(context, error));
     match (outcome, restored) {
-        (Ok((value, proven)), Ok((calls, note))) => Ok((value, lock_record(proven, calls, repaired, note))),
+        (Ok((value, proven)), Ok((calls, note))) => {
+            let mut record = lock_record(proven, calls, repaired, note);
+            record.notes.extend(persistence_note(&*context.gpu));
+            record.notes.extend(still_locked(&*context.gpu, record.read_back_mhz));
+            Ok((value, record))
+        }
         (Ok(_), Err(error)) => Err(error),
         (Err(error), restored) => Err(both(error, restored.err())),
     }
@@ -173,6 +180,29 @@ fn put_back_after(context: &ClockContext<'_>, error: anyhow::Error) -> Result<(u
         Ok(Some(calls)) => Ok((calls, Some(format!("{error:#}; another child put the clocks back")))),
         _ => Err(error),
     }
+}
+
+/// Without persistence the driver forgets a lock when its last client goes; the holder stays one until it has restored.
+fn persistence_note(gpu: &dyn Gpu) -> Option<String> {
+    let off = gpu.persistence() == Ok(false);
+    off.then(|| "persistence mode is off: the lock lasted as long as its holder had the GPU open".to_owned())
+}
+
+/// Whether the GPU still shows the locked clock, and names a lock as its reason, a while after the reset that succeeded.
+fn still_locked(gpu: &dyn Gpu, locked_mhz: Option<u32>) -> Option<String> {
+    const WHILE: Duration = Duration::from_secs(2);
+    let locked = || {
+        let named = gpu.throttle().is_ok_and(|bits| bits & throttle::APPLICATION_CLOCKS != 0);
+        named && gpu.sm_mhz().ok() == locked_mhz
+    };
+    let until = Instant::now() + WHILE;
+    while locked() {
+        if Instant::now() >= until {
+            return Some("NVML took the reset and still reads the locked clock: cargo xtask clocks status".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    None
 }
 
 fn lock_record(proven: ProvenLock, calls: u32, repaired: Option<u32>, note: Option<String>) -> ClockRecord {

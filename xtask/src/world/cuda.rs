@@ -75,8 +75,8 @@ impl Cuda {
     /// What is wrong with CUDA for the GPU that NVML names so, and what to do; `None` when CUDA sees the same GPU.
     #[must_use]
     pub fn against(&self, uuid: &str, nvml_pci: Option<&str>) -> Option<(String, String)> {
-        const SAME: &str =
-            "name the GPU by its UUID; a restart of the machine or container makes both list the same GPUs";
+        const SAME: &str = "name a GPU that CUDA sees (--device cuda:GPU-…), or look what CUDA_VISIBLE_DEVICES hides; \
+                            where the addresses differ, restart";
         let wrong = |found: String, remedy: &str| Some((found, remedy.to_owned()));
         match self {
             Self::Works(gpus) => {
@@ -105,10 +105,11 @@ impl Cuda {
     }
 }
 
-/// Which library is found must not depend on more than the loader's own path, nor which GPUs on a variable of the caller's.
+/// What the harness sees too: where a provider put the driver, and which GPUs the user lets CUDA see.
 fn environment() -> Vec<(String, String)> {
+    const PASSED_ON: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"];
     let mut env: Vec<(String, String)> =
-        std::env::vars().filter(|(key, _)| key == "PATH" || key == "LD_LIBRARY_PATH").collect();
+        std::env::vars().filter(|(key, _)| PASSED_ON.contains(&key.as_str())).collect();
     env.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
     env
 }

@@ -8,6 +8,7 @@ pub mod evidence;
 pub mod files;
 pub mod git;
 pub mod history;
+pub mod kernel_log;
 pub mod layout;
 pub mod nvml;
 pub mod process;

@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What every child sees unless its own list says otherwise: words and numbers as programs write them, not as this user reads them.
+const PLAIN: [(&str, &str); 2] = [("LC_ALL", "C"), ("TZ", "UTC")];
+
 /// A program to run on the host.
 #[derive(Clone, Debug)]
 pub struct Child {
@@ -28,7 +31,7 @@ pub struct Child {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// The whole environment it sees.
+    /// The whole environment it sees, beside plain words and numbers (`LC_ALL`, `TZ`).
     pub env: Vec<(String, String)>,
     /// Where it runs.
     pub dir: PathBuf,
@@ -107,7 +110,12 @@ impl Child {
 
     fn command(&self) -> Result<Command> {
         let mut command = Command::new(self.resolved()?);
-        command.args(&self.args).env_clear().envs(self.env.iter().map(|(k, v)| (k, v))).current_dir(&self.dir);
+        command
+            .args(&self.args)
+            .env_clear()
+            .envs(PLAIN)
+            .envs(self.env.iter().map(|(k, v)| (k, v)))
+            .current_dir(&self.dir);
         command.stdin(if self.hold_stdin { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let parent = rustix::process::getpid();

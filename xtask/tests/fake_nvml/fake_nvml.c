@@ -19,6 +19,7 @@
  *       empty 1          texts are empty
  *       not_available 1  numbers are all ones, NVML's word for "not available"
  *       fail CODE        every getter returns it; fail_WORD CODE only those of that word
+ *       lie_reset 1      resets succeed and reset nothing
  *       persistence N    0: what is locked is forgotten when the process that locked it is gone
  *       unsupported WORD (may repeat) the getters of that word are not supported: sm_clock throttle violations ecc remap
  *                        mig processes clocks power temperature pci memory busy persistence capability
@@ -77,8 +78,9 @@ static unsigned long long number(const char *key, unsigned long long fallback) {
 
 /* Whether the driver has forgotten the locks: without persistence it does when its last client, here the locker, is gone. */
 static int forgotten(void) {
+    if (number("persistence", 1)) return 0;
     const char *locker = text(".locked", "by", 0);
-    return locker && !number("persistence", 1) && kill((pid_t)atoi(locker), 0) != 0;
+    return locker && kill((pid_t)atoi(locker), 0) != 0;
 }
 
 static unsigned locked(const char *which) {
@@ -200,6 +202,8 @@ Return nvmlDeviceGetPciInfo_v3(Device d, struct Pci *pci) {
     return alive("pci");
 }
 
+/* As in a driver of an older series, which lacks what came later. */
+#ifndef OLD
 struct Memory {
     unsigned version;
     unsigned long long total, reserved, free, used;
@@ -211,6 +215,8 @@ Return nvmlDeviceGetMemoryInfo_v2(Device d, struct Memory *memory) {
     memory->reserved = memory->free = 0;
     ANSWER("memory", memory->used = u64(number("memory_used", 4) << 20));
 }
+
+#endif
 
 Return nvmlDeviceGetUtilizationRates(Device d, unsigned *rates) {
     (void)d;
@@ -268,11 +274,13 @@ Return nvmlDeviceGetCurrentClocksThrottleReasons(Device d, unsigned long long *b
     ANSWER("throttle", *bits = number("throttle", 0) | (sagging() ? 4 : 0) | (locked("sm") ? 2 : 0));
 }
 
+#ifndef OLD
 Return nvmlDeviceGetViolationStatus(Device d, unsigned policy, unsigned long long *times) {
     (void)d;
     unsigned long long step = number("violation_step_ns", 0) * (unsigned long long)calls;
     ANSWER("violations", (times[0] = 0, times[1] = policy == 0 ? 1000 + step : 0));
 }
+#endif
 
 Return nvmlDeviceGetEccMode(Device d, unsigned *now, unsigned *pending) { (void)d; ANSWER("ecc", *now = *pending = 1); }
 
@@ -328,6 +336,13 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(Device d, unsigned *count, struct
     return OK;
 }
 
+/* Deprecated; that nobody calls it shows in the log of setters. */
+Return nvmlDeviceSetApplicationsClocks(Device d, unsigned memory, unsigned graphics) {
+    (void)d, (void)memory;
+    log_setter("application_clocks", graphics);
+    return OK;
+}
+
 Return nvmlDeviceSetGpuLockedClocks(Device d, unsigned min, unsigned max) {
     (void)d;
     log_setter("lock_sm", max);
@@ -342,7 +357,7 @@ Return nvmlDeviceResetGpuLockedClocks(Device d) {
     log_setter("reset_sm", 0);
     Return refusal = (Return)number("refuse_reset", OK);
     if (refusal != OK) return refusal;
-    ANSWER("reset_sm", set_locked(0, locked("memory")));
+    ANSWER("reset_sm", set_locked(number("lie_reset", 0) ? locked("sm") : 0, locked("memory")));
 }
 
 Return nvmlDeviceSetMemoryLockedClocks(Device d, unsigned min, unsigned max) {

@@ -5,19 +5,24 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use xtask::world::nvml::{Gpu, GpuChoice, Library, NvmlGpu};
 
-static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| build("fake_nvml/fake_nvml.c", &[]));
+static OLD: LazyLock<tempfile::TempDir> = LazyLock::new(|| build("fake_nvml/fake_nvml.c", &["-DOLD"]));
+
+/// Compiles a fake library, named from this folder, into `fake.so`.
+fn build(source: &str, flags: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_nvml/fake_nvml.c");
     let built = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+        .args(flags)
+        .arg("-o")
         .arg(dir.path().join("fake.so"))
-        .arg(source)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source))
         .arg("-ldl")
         .status()
-        .expect("cc builds the fake NVML library; install g++");
-    assert!(built.success(), "cc refused the fake NVML library");
+        .expect("cc builds the fake library; install g++");
+    assert!(built.success(), "cc refused the fake library");
     dir
-});
+}
 
 /// A GPU whose answers a test writes.
 pub(crate) struct Fake {
@@ -29,10 +34,19 @@ pub(crate) struct Fake {
 impl Fake {
     /// A GPU with these `key value` lines.
     pub(crate) fn new(state: &str) -> Self {
+        Self::copy_of(&BUILT, state)
+    }
+
+    /// The same with the library of an older driver, which lacks what came later.
+    pub(crate) fn old(state: &str) -> Self {
+        Self::copy_of(&OLD, state)
+    }
+
+    fn copy_of(built: &tempfile::TempDir, state: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // The loader knows a library by its file, so every copy has state of its own.
         let library = dir.path().join("libnvidia-ml.so.1");
-        std::fs::copy(BUILT.path().join("fake.so"), &library).unwrap();
+        std::fs::copy(built.path().join("fake.so"), &library).unwrap();
         let fake = Self { dir, library };
         fake.set(state);
         fake
@@ -87,30 +101,29 @@ pub(crate) fn xtask() -> PathBuf {
 /// Builds a fake libcuda with these `key value` lines into a folder, beside a fake NVML or not.
 #[allow(dead_code, reason = "not every test binary that has GPUs has a CUDA driver")]
 pub(crate) fn fake_cuda(folder: &Path, name: &str, state: &str, flags: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../harness/tests/fake_cuda/fake_cuda.c");
-    let built = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
-        .args(flags)
-        .arg("-o")
-        .arg(folder.join(name))
-        .arg(source)
-        .arg("-ldl")
-        .status()
-        .expect("cc builds the fake driver; install g++");
-    assert!(built.success(), "cc refused the fake driver");
+    let built = build("../../harness/tests/fake_cuda/fake_cuda.c", flags);
+    std::fs::copy(built.path().join("fake.so"), folder.join(name)).unwrap();
     std::fs::write(folder.join(format!("{name}.state")), state).unwrap();
 }
 
 /// The program run in this checkout, where the loader finds these libraries first.
 #[allow(dead_code, reason = "not every test binary runs the program")]
 pub(crate) fn run(libraries: &Path, args: &[&str]) -> std::process::Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    Command::new(xtask()).args(args).current_dir(root).env("LD_LIBRARY_PATH", libraries).output().unwrap()
+    command(libraries, args).output().unwrap()
 }
 
-/// What `doctor --json` says where the loader finds these libraries first.
+#[allow(dead_code, reason = "not every test binary runs the program")]
+pub(crate) fn command(libraries: &Path, args: &[&str]) -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut command = Command::new(xtask());
+    command.args(args).current_dir(root).env("LD_LIBRARY_PATH", libraries);
+    command
+}
+
+/// What `doctor --json` says where the loader finds these libraries first. It finds no other program, which keeps it quick.
 #[allow(dead_code, reason = "not every test binary asks doctor")]
 pub(crate) fn doctor(libraries: &Path) -> serde_json::Value {
-    let ended = run(libraries, &["doctor", "--json"]);
+    let mut command = command(libraries, &["doctor", "--json"]);
+    let ended = command.env("PATH", "/nonexistent").output().unwrap();
     serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&ended.stderr)))
 }

@@ -1,5 +1,6 @@
 //! The GPU: device nodes, NVML, driver, architecture, MIG, clocks, and the toolkit that follows from them.
 
+use super::machine::ask;
 use super::{Check, DoctorOptions};
 use crate::paths::Paths;
 use crate::steps::clocks::lease::{self, Lease, Standing};
@@ -28,7 +29,10 @@ pub(super) fn checks(
             checks.extend([architecture(gpu), mig(gpu), persistence(gpu)]);
         }
     }
-    checks.extend(cuda_check(driver, cuda));
+    checks.extend(cuda_check(driver, cuda).map(|check| match cuda {
+        Ok(Cuda::Refuses { code: NOT_READY, .. }) => with_fabric(check, paths, machine),
+        _ => check,
+    }));
     checks.extend(wsl(&machine.root));
     checks.extend(clock_lease(&lease::path(paths)));
     checks.push(toolkit(paths, options, driver.as_ref().ok(), own.as_ref()));
@@ -123,6 +127,20 @@ fn cuda_check(driver: &Answer<Driver>, cuda: &anyhow::Result<Cuda>) -> Option<Ch
             Some(Check::warn(NAME, found, remedy))
         }
     }
+}
+
+/// `CUDA_ERROR_SYSTEM_NOT_READY` of cuda.h.
+const NOT_READY: u32 = 802;
+
+/// Adds what can be learned of the fabric manager: whether its service runs, and its version, which must be the driver's.
+fn with_fabric(check: Check, paths: &Paths, machine: &Machine) -> Check {
+    let first = |program: &str, args: &[&str]| {
+        let ended = ask(machine, paths, program, args)?;
+        ended.stdout.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+    };
+    let version = first("nv-fabricmanager", &["--version"]).unwrap_or_else(|| "not installed here".to_owned());
+    let service = first("systemctl", &["is-active", "nvidia-fabricmanager"]).unwrap_or_else(|| "unknown".to_owned());
+    Check { found: format!("{}; fabric manager: {version}, its service: {service}", check.found), ..check }
 }
 
 fn architecture(gpu: &GpuFacts) -> Check {
@@ -332,6 +350,29 @@ mod tests {
         assert!(cuda_check(&none, &Ok(Cuda::Absent("none".into()))).is_none(), "a machine without a GPU");
         let odd = cuda_check(&none, &Ok(Cuda::Refuses { code: 34, call: "cuInit".into() })).unwrap();
         assert!(odd.state == State::Warn && odd.found.contains("stub"), "{odd:?}");
+    }
+
+    #[test]
+    fn a_system_that_is_not_ready_is_shown_with_its_fabric_manager() {
+        use crate::world::container::EngineState;
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().display().to_string();
+        let env = vec![("PATH".to_owned(), path)];
+        let machine = Machine { root: "/".into(), env, engine: None, state: EngineState::Absent, inside: None };
+        let look = || {
+            let check = Check::missing("cuda", true, "802", "type this");
+            with_fabric(check, &Paths::new(root.path()), &machine).found
+        };
+        assert_eq!(look(), "802; fabric manager: not installed here, its service: unknown");
+        for (name, text) in
+            [("nv-fabricmanager", "echo Fabric Manager version is : 570.124.06"), ("systemctl", "echo failed; exit 3")]
+        {
+            let file = root.path().join(name);
+            std::fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(look(), "802; fabric manager: Fabric Manager version is : 570.124.06, its service: failed");
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn on_path(machine: &Machine, program: &str) -> Option<PathBuf> {
 }
 
 /// Asks a program for its version in the root folder; absent when it is not on PATH.
-fn ask(machine: &Machine, paths: &Paths, program: &str, args: &[&str]) -> Option<Ended> {
+pub(super) fn ask(machine: &Machine, paths: &Paths, program: &str, args: &[&str]) -> Option<Ended> {
     let wanted = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
     let child = Child {
         program: on_path(machine, program)?,

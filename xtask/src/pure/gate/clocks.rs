@@ -2,14 +2,17 @@
 
 use super::evidence::Evidence;
 use super::rule::Rule;
-use super::table::working_cells;
+use super::table::{over_launches, u32s, working_cells};
 use crate::pure::clock_class::{
     ClockEvidence, LaunchClock, Sample, classify, launch_clocks, measured_seconds, samples,
 };
+use crate::pure::drift::{MOST_DRIFT_PCT, drift_pct};
 use anyhow::Context;
-use schema::environment::ClockRecord;
+use schema::environment::{ClockRecord, POWER_READING};
 use schema::plan::ClockClass;
+use schema::table::Table;
 use schema::verdict::GateResult;
+use std::collections::BTreeMap;
 
 const STEADY: &str = "lock the clocks (cargo xtask clocks lock) or measure on a cooler, idle GPU";
 
@@ -33,6 +36,8 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         }
     }
     judge_record(&mut rule, &evidence.environment.clocks);
+    judge_drift(&mut rule, evidence);
+    rule.count("power_reading", POWER_READING);
     rule.done()
 }
 
@@ -42,6 +47,32 @@ fn judge_record(rule: &mut Rule, clocks: &ClockRecord) {
     let restored = clocks.mode == "lock" && clocks.restored == Some(true);
     rule.count("setter_calls", clocks.setter_calls);
     rule.require(unchanged || restored, "the clocks were changed and not put back", "cargo xtask clocks restore");
+}
+
+/// Launches of one kind take as long at a cell's end as at its begin.
+fn judge_drift(rule: &mut Rule, evidence: &Evidence) {
+    const COOLER: &str = "measure again on a cooler GPU, or with clocks locked lower: --clock-mhz";
+    let (mut kinds, mut worst) = (0_u64, 0.0_f64);
+    let reasons = over_launches(working_cells(evidence), |_, launches| {
+        let drifts = drifts(launches)?;
+        kinds += drifts.len() as u64;
+        worst = drifts.iter().fold(worst, |worst, drift| worst.max(drift.abs()));
+        let off = drifts.into_iter().filter(|drift| drift.abs() > MOST_DRIFT_PCT);
+        Ok(off.map(|drift| format!("launches drifted by {drift:.1} % from its begin to its end")).collect())
+    });
+    rule.count("drift_judged", kinds);
+    rule.count("drift_pct_most", worst);
+    rule.refuse_all(reasons, COOLER);
+}
+
+/// The drift of each kind of launch in a cell that was launched often enough.
+fn drifts(launches: &Table) -> Result<Vec<f64>, String> {
+    let (config, warmup, wall) = (u32s(launches, "config")?, u32s(launches, "warmup")?, u32s(launches, "wall_ns")?);
+    let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for row in (0..launches.rows()).filter(|row| warmup[*row] == 0) {
+        kinds.entry(config[row]).or_default().push(wall[row]);
+    }
+    Ok(kinds.values().filter_map(|walls| drift_pct(walls)).collect())
 }
 
 /// The clock that was locked; absent when none was, or when what was read back is not what was asked for.

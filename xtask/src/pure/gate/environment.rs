@@ -29,7 +29,9 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     }
     let whole = !is_wsl(&environment.host.kernel);
     rule.require(whole, "the host is Windows' Linux (WSL)", "measure on Linux itself");
-    judge_time(&mut rule, environment);
+    if watched(environment) {
+        judge_time(&mut rule, environment);
+    }
     judge_device(&mut rule, evidence);
     judge_container(&mut rule, environment);
     judge_toolkit(&mut rule, evidence, facts);
@@ -38,6 +40,16 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         None => rule.refuse("NVML was not at hand, so the GPU's health is unknown", "make libnvidia-ml.so.1 reachable"),
     }
     rule.done()
+}
+
+/// Whether the run was recorded since its surroundings are watched: then everything of it must be there.
+///
+/// A record from before has none of it, and is labelled so.
+fn watched(environment: &Environment) -> bool {
+    let nvml = environment.nvml.as_ref();
+    environment.time.is_some()
+        || environment.device.pci.is_some()
+        || nvml.is_some_and(|nvml| nvml.watch.is_some() || nvml.device.is_some() || nvml.pci.is_some())
 }
 
 /// The host neither slept nor lost count of time. A step of the wall clock is a label: no number rests on that clock.
@@ -177,13 +189,16 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
     let counted = nvml.ecc != Some(true) || nvml.ecc_uncorrected.is_some();
     rule.require(counted, "ECC is on and its errors could not be counted", HEALTHY);
     rule.require(nvml.remap_problem != Some(true), "a row remap is pending or has failed", HEALTHY);
-    judge_identity(rule, environment, nvml);
-    match &nvml.watch {
-        Some(watch) => {
+    match (watched(environment), &nvml.watch) {
+        (false, _) => rule.count("watch", "recorded before a run's surroundings were watched"),
+        (true, Some(watch)) => {
             rule.count("watch", watch);
             rule.refuse_all(against(watch), WATCHED);
         }
-        None => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
+        (true, None) => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
+    }
+    if watched(environment) {
+        judge_identity(rule, environment, nvml);
     }
     let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
     rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");

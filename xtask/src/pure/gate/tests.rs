@@ -157,6 +157,41 @@ fn environment() {
 }
 
 #[test]
+fn a_record_from_before_surroundings_were_watched_is_labelled_and_half_a_record_is_refused() {
+    let strip = |e: &mut Evidence| {
+        let nvml = e.environment.nvml.as_mut().unwrap();
+        (nvml.watch, nvml.device, nvml.pci) = (None, None, None);
+        (e.environment.time, e.environment.device.pci) = (None, None);
+    };
+    let (mut before, facts) = evidence();
+    strip(&mut before);
+    let gate = judge(&before, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
+    assert!(gate.passed && gate.evidence["watch"].to_string().contains("recorded before"), "{gate:?}");
+    for give_back in [
+        |e: &mut Evidence, whole: &Evidence| e.environment.time = whole.environment.time.clone(),
+        |e: &mut Evidence, whole: &Evidence| e.environment.device.pci = whole.environment.device.pci.clone(),
+        |e: &mut Evidence, whole: &Evidence| {
+            e.environment.nvml.as_mut().unwrap().watch = whole.environment.nvml.as_ref().unwrap().watch.clone();
+        },
+    ] {
+        refuses("environment", "", |e, _| {
+            let whole = e.clone();
+            strip(e);
+            give_back(e, &whole);
+        });
+    }
+}
+
+#[test]
+fn a_step_of_the_wall_clock_is_a_label_and_no_refusal() {
+    let (mut evidence, facts) = evidence();
+    evidence.environment.time.as_mut().unwrap()[2].wall_ms -= 1_145;
+    let gate = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
+    assert!(gate.passed, "{gate:?}");
+    assert_eq!(gate.evidence["wall_clock_steps_ms"], serde_json::json!([-1_145]));
+}
+
+#[test]
 fn build() {
     refuses("build", "is absent", |e, _| e.build = None);
     refuses("build", "kernels is 0", |e, _| e.build.as_mut().unwrap().kernels.clear());

@@ -36,7 +36,19 @@ fn output_lines_and_code_come_back() {
 #[test]
 fn the_environment_is_what_is_stated() {
     let ended = run(&Child { program: "/usr/bin/env".into(), args: vec![], ..sh("") });
-    assert_eq!(ended.stdout, "PATH=/usr/bin:/bin\nSTATED=yes\n");
+    let mut seen: Vec<&str> = ended.stdout.lines().collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["LC_ALL=C", "PATH=/usr/bin:/bin", "STATED=yes", "TZ=UTC"]);
+}
+
+#[test]
+fn a_program_writes_its_numbers_plainly_whatever_this_user_s_locale() {
+    let localised =
+        r#"if [ "$LC_ALL" = C ] && [ -z "$LANG$LANGUAGE$LC_NUMERIC" ]; then echo 118.34; else echo 118,34; fi"#;
+    assert_eq!(run(&sh(localised)).stdout, "118.34\n");
+    let stated = Child { env: vec![("LC_ALL".into(), "C.UTF-8".into())], ..sh("") };
+    let ended = run(&Child { program: "/usr/bin/env".into(), args: vec![], ..stated });
+    assert!(ended.stdout.contains("LC_ALL=C.UTF-8\n"), "{}", ended.stdout);
 }
 
 #[test]

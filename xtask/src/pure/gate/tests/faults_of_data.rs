@@ -45,6 +45,16 @@ fn numerics() {
 }
 
 #[test]
+fn launches_that_get_slower_within_a_cell_refuse() {
+    refuses("clocks", &format!("{YIELD}: launches drifted by 17.0 %"), |e, _| {
+        let table = launches(e, YIELD);
+        let n = table.rows();
+        let walls = (0..n).map(|row| if row * 3 < n * 2 { 1_300_000 } else { 1_521_000 }).collect();
+        set_column(table, "wall_ns", Column::U32(walls));
+    });
+}
+
+#[test]
 fn structure() {
     refuses("structure", "not execute exactly their tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
     refuses("structure", "not executed exactly once", |e, _| set_at(launches(e, YIELD), "not_once", 5, 1));
