@@ -269,6 +269,17 @@ fn another_device_than_asked_for_is_refused() {
 }
 
 #[test]
+fn a_harness_that_opened_another_gpu_is_refused() {
+    const UUID: &str = "GPU-fa4efa4e-0000-4000-8000-000000000001";
+    let (mut place, mut fake) = (Place::new(), Fake::new());
+    place.program.device = format!("cuda:{UUID}");
+    place.refused(&fake, ExitCode::Measurement, "opened another GPU: 0123456789abcdef");
+    fake.device.id = crate::world::nvml::device_id(UUID);
+    let said = place.run(&fake, &mut |_| {}).map_err(|error| error.to_string());
+    assert!(!said.is_err_and(|said| said.contains("another GPU")), "its own GPU is not another");
+}
+
+#[test]
 fn missing_and_changed_cells_are_refused() {
     let (place, fake) = (Place::new(), Fake::new());
     place.run(&fake, &mut |_| {}).unwrap();

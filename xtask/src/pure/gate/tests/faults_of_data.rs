@@ -55,6 +55,14 @@ fn launches_that_get_slower_within_a_cell_refuse() {
 }
 
 #[test]
+fn the_power_reading_is_named() {
+    let (evidence, facts) = crate::trial::evidence();
+    let gate = crate::pure::gate::judge(&evidence, &facts).into_iter().find(|gate| gate.name == "clocks").unwrap();
+    assert_eq!(gate.evidence["power_reading"], "nvmlDeviceGetPowerUsage");
+    assert!(evidence.environment.nvml.is_some_and(|nvml| !nvml.driver.is_empty()), "and the driver that defines it");
+}
+
+#[test]
 fn structure() {
     refuses("structure", "not execute exactly their tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
     refuses("structure", "not executed exactly once", |e, _| set_at(launches(e, YIELD), "not_once", 5, 1));
