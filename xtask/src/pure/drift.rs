@@ -28,7 +28,7 @@ fn median(values: &[u32]) -> f64 {
     sorted.sort_unstable();
     let middle = sorted.len() / 2;
     let of = |idx: usize| f64::from(sorted[idx]);
-    if sorted.len() % 2 == 0 { f64::midpoint(of(middle - 1), of(middle)) } else { of(middle) }
+    if sorted.len().is_multiple_of(2) { f64::midpoint(of(middle - 1), of(middle)) } else { of(middle) }
 }
 
 #[cfg(test)]
