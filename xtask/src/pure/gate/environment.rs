@@ -44,8 +44,8 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
 
 /// Whether the run was recorded since its surroundings are watched: then everything of it must be there.
 ///
-/// A record from before has none of it, and is labelled so.
-fn watched(environment: &Environment) -> bool {
+/// A record from before has none of it. It is judged as it was then, so that its sealed verdict stays what judging again gives.
+pub(super) fn watched(environment: &Environment) -> bool {
     let nvml = environment.nvml.as_ref();
     environment.time.is_some()
         || environment.device.pci.is_some()
@@ -189,16 +189,15 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
     let counted = nvml.ecc != Some(true) || nvml.ecc_uncorrected.is_some();
     rule.require(counted, "ECC is on and its errors could not be counted", HEALTHY);
     rule.require(nvml.remap_problem != Some(true), "a row remap is pending or has failed", HEALTHY);
-    match (watched(environment), &nvml.watch) {
-        (false, _) => rule.count("watch", "recorded before a run's surroundings were watched"),
-        (true, Some(watch)) => {
-            rule.count("watch", watch);
-            rule.refuse_all(against(watch), WATCHED);
-        }
-        (true, None) => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
-    }
     if watched(environment) {
         judge_identity(rule, environment, nvml);
+        match &nvml.watch {
+            Some(watch) => {
+                rule.count("watch", watch);
+                rule.refuse_all(against(watch), WATCHED);
+            }
+            None => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
+        }
     }
     let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
     rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");

@@ -157,7 +157,7 @@ fn environment() {
 }
 
 #[test]
-fn a_record_from_before_surroundings_were_watched_is_labelled_and_half_a_record_is_refused() {
+fn a_record_from_before_surroundings_were_watched_is_judged_as_it_was_and_half_a_record_is_refused() {
     let strip = |e: &mut Evidence| {
         let nvml = e.environment.nvml.as_mut().unwrap();
         (nvml.watch, nvml.device, nvml.pci) = (None, None, None);
@@ -165,8 +165,18 @@ fn a_record_from_before_surroundings_were_watched_is_labelled_and_half_a_record_
     };
     let (mut before, facts) = evidence();
     strip(&mut before);
-    let gate = judge(&before, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
-    assert!(gate.passed && gate.evidence["watch"].to_string().contains("recorded before"), "{gate:?}");
+    let text = serde_json::to_string(&before.environment).unwrap();
+    for key in ["watch", "time", "pci"] {
+        assert!(!text.contains(&format!("\"{key}\"")), "{key} is written where it is absent");
+    }
+    assert_eq!(serde_json::from_str::<schema::environment::Environment>(&text).unwrap(), before.environment);
+    // Another key in a gate's evidence would be another verdict than the sealed one.
+    let gates = judge(&before, &facts);
+    let new =
+        ["watch", "pci", "clock_readings", "wall_clock_steps_ms", "drift_judged", "drift_pct_most", "power_reading"];
+    for gate in gates.iter().filter(|gate| ["environment", "clocks"].contains(&gate.name.as_str())) {
+        assert!(gate.passed && !new.iter().any(|key| gate.evidence.contains_key(*key)), "{gate:?}");
+    }
     for give_back in [
         |e: &mut Evidence, whole: &Evidence| e.environment.time = whole.environment.time.clone(),
         |e: &mut Evidence, whole: &Evidence| e.environment.device.pci = whole.environment.device.pci.clone(),
