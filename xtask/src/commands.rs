@@ -194,6 +194,15 @@ pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
 }
 
+/// `compare`: exit 0 whatever the word, since a comparison was made.
+///
+/// # Errors
+/// See [`crate::ask::compare::compare`].
+pub fn compare(ctx: &Context<'_>, ask: &flags::Compare) -> Result<Done> {
+    let report = crate::ask::compare::compare(ctx.paths, &ask.a, &ask.b)?;
+    Ok(Done::said(serde_json::to_value(&report)?, report.to_string()))
+}
+
 /// `tidy`.
 ///
 /// # Errors

@@ -70,6 +70,7 @@ pub fn freeze(paths: &Paths, name: &str, profile: ProfileName, phases: &[String]
         profile_name: profile,
         clocks: file.clocks,
         phases: chosen(phases)?,
+        compare: file.compare.clone(),
         profile: numbers.clone(),
     };
     let plan_path = paths.experiment(name).join("plan.toml");

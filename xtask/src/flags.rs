@@ -42,6 +42,8 @@ pub enum Command {
     Clean,
     /// Re-hash, re-parse, recompute and re-judge, offline.
     Verify(Verify),
+    /// Two runs: REPRODUCED, SHIFTED or AMBIGUOUS, with effect and interval, and what differs in how they were made.
+    Compare(Compare),
     /// Judge a run again and, when every gate passes, publish it.
     Publish(Publish),
     /// Append an entry to NOTEBOOK.md.
@@ -172,6 +174,15 @@ pub struct Build {
 pub struct Verify {
     /// Run ids, run directories or manifests; everything published unless given.
     pub targets: Vec<String>,
+}
+
+/// Flags of `compare`.
+#[derive(Clone, Debug, Args)]
+pub struct Compare {
+    /// The run to compare with: an id, a run directory or a manifest. Its plan's bands decide.
+    pub a: String,
+    /// The run that is compared.
+    pub b: String,
 }
 
 /// Flags of `publish`.

@@ -36,6 +36,7 @@ fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
         Command::Run(ask) => commands::run(&ctx, ask),
         Command::Clean => commands::clean(&ctx),
         Command::Verify(ask) => commands::verify(&ctx, ask),
+        Command::Compare(ask) => commands::compare(&ctx, ask),
         Command::Publish(ask) => commands::publish(&ctx, ask),
         Command::Notebook(entry) => commands::notebook(&ctx, entry),
         Command::Clocks(ask) => commands::clocks(&ctx, ask),

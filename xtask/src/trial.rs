@@ -162,6 +162,7 @@ impl Trial {
             experiment: self.plan.experiment.clone(),
             title: "a trial".to_owned(),
             clocks: self.plan.clocks,
+            compare: self.plan.compare.clone(),
             profile: BTreeMap::from([(self.plan.profile_name, self.plan.profile.clone())]),
         };
         disk.put("harness/experiments/preempt/plan.toml", &toml::to_string(&plan).unwrap());

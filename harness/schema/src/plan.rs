@@ -6,6 +6,7 @@
 mod check;
 pub mod estimate;
 
+use crate::compare::Bands;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +22,9 @@ pub struct PlanFile {
     pub title: String,
     /// The weakest clock class the plan accepts for publication.
     pub clocks: ClockClass,
+    /// Differences between two runs that do not matter, by metric; where a metric has none, its default.
+    #[serde(default, skip_serializing_if = "Bands::is_empty")]
+    pub compare: Bands,
     /// Profiles by name.
     pub profile: BTreeMap<ProfileName, Profile>,
 }
@@ -39,6 +43,9 @@ pub struct Plan {
     pub clocks: ClockClass,
     /// The phases to run, in order; `instrument` always comes first.
     pub phases: Vec<Phase>,
+    /// As in the plan file; absent where it has none, so that such a plan reads as it did before there were any.
+    #[serde(default, skip_serializing_if = "Bands::is_empty")]
+    pub compare: Bands,
     /// The profile's numbers.
     pub profile: Profile,
 }

@@ -17,6 +17,7 @@ use crate::world::layout::Layout;
 use crate::world::published;
 use anyhow::Result;
 use schema::ExitCode;
+use schema::verdict::Verdict;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -153,6 +154,17 @@ fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, repor
     Ok(())
 }
 
+/// The verdict of a run whose every byte is as it was sealed.
+pub(super) fn sealed_bytes(layout: &Layout) -> Result<Verdict> {
+    let mut report = Report::default();
+    let sealed = files::check(layout, &mut report)?;
+    match (sealed, report.problems.first()) {
+        (Some(sealed), None) => Ok(sealed.verdict),
+        (_, Some(Problem { path, kind, detail })) => anyhow::bail!("{path}: {kind}: {detail}"),
+        (None, None) => anyhow::bail!("{} has no verdict", layout.run()),
+    }
+}
+
 /// Every published run, by its manifest.
 fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
     Ok(published::ids(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
@@ -185,7 +197,8 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
+/// What a target names: a run directory, a manifest, or a run's id, published first.
+pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     let path = PathBuf::from(target);
     if path.is_dir() {
         return Ok(vec![Layout::Raw(fs_err::canonicalize(path)?)]);

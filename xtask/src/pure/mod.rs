@@ -3,6 +3,7 @@
 pub mod attempts;
 pub mod claims;
 pub mod clock_class;
+pub mod compare;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;
