@@ -14,6 +14,7 @@ pub mod measured;
 pub mod notebook;
 pub mod nvinfo;
 pub mod occupancy;
+pub mod personal;
 pub mod progress;
 pub mod ptxas;
 pub mod render;

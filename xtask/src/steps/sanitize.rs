@@ -14,10 +14,12 @@ pub use program::Program;
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
+use crate::pure::personal::impersonal;
 use crate::pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
 use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
 use crate::world::files::write_whole;
+use crate::world::personal::names;
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use crate::world::ui::Ui;
@@ -175,10 +177,13 @@ impl Session<'_> {
         if !log_path.exists() {
             fs_err::write(&log_path, "")?;
         }
-        let log = fs_err::read(&log_path)?;
+        // The log becomes part of a run, so it is judged and kept without what names this machine.
+        let names = names(self.ctx.paths.root());
+        let log = impersonal(&String::from_utf8_lossy(&fs_err::read(&log_path)?), &names);
+        write_whole(&log_path, log.as_bytes())?;
         let seen = Seen {
             tool,
-            log: &String::from_utf8_lossy(&log),
+            log: &log,
             code: ended.code,
             timed_out: ended.timed_out,
             stdout: &ended.stdout,
@@ -191,6 +196,7 @@ impl Session<'_> {
         };
         if judged.state == State::Inconclusive {
             judged.why += &last_line(&ended.stderr);
+            judged.why = impersonal(&judged.why, &names);
         }
         let verdict = SanitizerVerdict {
             format: FORMAT,

@@ -9,6 +9,7 @@ pub mod git;
 pub mod history;
 pub mod layout;
 pub mod nvml;
+pub mod personal;
 pub mod process;
 pub mod published;
 pub mod signature;
