@@ -190,7 +190,7 @@ pub fn clean(ctx: &Context<'_>) -> Result<Done> {
 /// # Errors
 /// Exit 2 for a target that names nothing; what does not hold is in the report, with exit 16.
 pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
-    let report = crate::ask::verify::verify(ctx.paths, &ask.targets)?;
+    let report = crate::ask::verify::verify_signed(ctx.paths, &ask.targets, ask.allowed_signers.as_deref())?;
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
 }
 

@@ -174,6 +174,9 @@ pub struct Build {
 pub struct Verify {
     /// Run ids, run directories or manifests; everything published unless given.
     pub targets: Vec<String>,
+    /// Every run must be signed by a key of this list, which is yours (man ssh-keygen, ALLOWED SIGNERS).
+    #[arg(long, value_name = "FILE")]
+    pub allowed_signers: Option<PathBuf>,
 }
 
 /// Flags of `compare`.
@@ -190,9 +193,13 @@ pub struct Compare {
 pub struct Publish {
     /// The run.
     pub run: String,
-    /// Sign the manifest with this ssh key; by default the one that git signs with, if it does.
+    /// Sign the manifest with this ssh key: its file, or `key::` and a public key that ssh-agent holds the other half of. By
+    /// default the one that git signs with, if it does.
     #[arg(long, value_name = "KEY")]
-    pub sign: Option<PathBuf>,
+    pub sign: Option<String>,
+    /// Publish without a signature, also where git signs with ssh.
+    #[arg(long, conflicts_with = "sign")]
+    pub unsigned: bool,
 }
 
 /// Entries of the notebook.

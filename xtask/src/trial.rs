@@ -33,6 +33,11 @@ pub(crate) use records::claims;
 
 /// The run's id.
 pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
+/// The toolkit lock of the made-up repository.
+pub(crate) const LOCK: &str = concat!(
+    "nvidia-cuda-nvcc==13.0.88 --hash=sha256:",
+    "00000000000000000000000000000000000000000000000000000000000000aa # 1\n"
+);
 /// Another test GPU's id than the emulated device's.
 pub(crate) const DEVICE: &str = "0123456789abcdef";
 
@@ -138,7 +143,7 @@ impl Trial {
             "RESULTS.md",
             "# Results\n\n<!-- assay:begin results -->\nNothing is published yet.\n<!-- assay:end results -->\n",
         );
-        disk.put("docker/toolkit.lock", "lock\n");
+        disk.put("docker/toolkit.lock", LOCK);
         disk.put("kernels/preempt/budget.toml", &records::budgets());
         if self.registration == Registration::Before {
             self.register(disk);

@@ -52,6 +52,7 @@ pub struct Plan {
 
 /// The three sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileName {
     /// Seconds; never claims a p99.

@@ -16,6 +16,7 @@ pub mod nvinfo;
 pub mod occupancy;
 pub mod personal;
 pub mod progress;
+pub mod provenance;
 pub mod ptxas;
 pub mod render;
 pub mod sample;

@@ -1,6 +1,6 @@
 //! The made-up records of a trial: environment, build, budgets, sanitizer verdicts and claims.
 
-use super::DEVICE;
+use super::{DEVICE, LOCK};
 use crate::pure::sanitizer::log::{Reading, read};
 use crate::pure::summary::CellData;
 use crate::pure::synthetic::SLOTS;
@@ -59,7 +59,7 @@ pub(super) fn build() -> BuildRecord {
         format: FORMAT,
         nvcc: "Cuda compilation tools, release 13.0, V13.0.88".to_owned(),
         toolkit: "wheels".to_owned(),
-        toolkit_lock: Digest::of("lock\n"),
+        toolkit_lock: Digest::of(LOCK),
         cubins: KERNELS.iter().map(cubin).collect(),
         kernels: KERNELS.iter().map(kernel).collect(),
         harness: Digest::of("harness"),
@@ -111,7 +111,7 @@ pub(super) fn environment() -> Environment {
             hardening: vec!["--network=none".to_owned()],
         }),
         toolkit: "wheels".to_owned(),
-        toolkit_lock: Digest::of("lock\n"),
+        toolkit_lock: Digest::of(LOCK),
         sanitizer: Some("Version 2026.1".to_owned()),
         host: Host {
             os: "Debian GNU/Linux 12".to_owned(),

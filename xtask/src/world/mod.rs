@@ -11,6 +11,7 @@ pub mod layout;
 pub mod nvml;
 pub mod personal;
 pub mod process;
+pub mod provenance;
 pub mod published;
 pub mod signature;
 pub mod toolkit;

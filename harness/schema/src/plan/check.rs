@@ -253,7 +253,7 @@ mod tests {
         check_refused(|p| p.profile.yields.cells[0].blocks = Residency::Blocks(1), "blocks = 1 is too few");
         check_refused(|p| p.profile.instrument.delay_events = 1, "instrument.delay_events is 1");
         let below = Band { pct: -1.0, least: 0.0 };
-        check_refused(|p| drop(p.compare.insert("ratio".to_owned(), below)), "compare.ratio is pct = -1");
+        check_refused(|p| p.compare = Bands::from([("ratio".to_owned(), below)]), "compare.ratio is pct = -1");
         check_refused(|p| p.phases = vec![Phase::Yield], "begin with \"instrument\"");
         check_refused(|p| p.phases = vec![Phase::Instrument, Phase::Yield, Phase::Baseline], "in order");
     }
