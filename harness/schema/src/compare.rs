@@ -5,7 +5,8 @@
 //!
 //! | metric | share | least | why |
 //! |---|---|---|---|
-//! | counts, `timer_quantum_ns` | 0 | 0 | counted, not sampled: any difference is one |
+//! | `corrupt_events`, `once_violations`, `timer_quantum_ns` | 0 | 0 | counted, not sampled: any difference is one |
+//! | `anomalous_events` | 0 | 0 | an event is lost by chance: its difference has a Poisson interval |
 //! | `clock_mhz_*` | 1 % | 0 | the clocks gate's own band |
 //! | `*_drain_ms_*` | 2 % | 0 | a long interval of one timer |
 //! | device times `*_us_p50` | 5 % | 0.064 us | two steps of a 32 ns timer |
@@ -86,6 +87,12 @@ impl Band {
 #[must_use]
 pub fn is_reading(metric: &str) -> bool {
     is_exact(metric) || metric == "sm_offset_ns_max"
+}
+
+/// Whether a metric counts what happens by chance, so that the count itself says how far it may lie from its mean.
+#[must_use]
+pub fn is_chance(metric: &str) -> bool {
+    metric == "anomalous_events"
 }
 
 fn is_exact(metric: &str) -> bool {

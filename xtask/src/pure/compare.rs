@@ -2,7 +2,8 @@
 //!
 //! The effect is the second run's value less the first's, in the metric's unit. Its interval takes the draws that each run's own
 //! interval was made of (launches for quantiles, ABBA quads for costs and drains) in pairs that no draw is common to, since two
-//! runs are independent. What was counted or read has its difference for an interval.
+//! runs are independent. What was counted or read has its difference for an interval; what is counted by chance, that of two
+//! Poisson counts.
 //!
 //! `REPRODUCED`: the whole interval lies within the band. `SHIFTED`: all of it lies outside. `AMBIGUOUS`: neither, or there is
 //! too little to say. For the whole comparison one shifted metric is enough to say `SHIFTED`, and `REPRODUCED` takes every
@@ -17,10 +18,13 @@ pub use inputs::{Difference, differences};
 use super::gate::Evidence;
 use super::stats::percentile_interval;
 use super::summary::Drawn;
-use schema::compare::{Band, Bands, MIN_EVENTS_COMPARED, is_reading};
+use schema::compare::{Band, Bands, MIN_EVENTS_COMPARED, is_chance, is_reading};
 use schema::plan::{Phase, Slots};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The 97.5 % point of the normal distribution, for the difference of two Poisson counts.
+const NORMAL_95: f64 = 1.96;
 
 /// What a comparison comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -185,6 +189,10 @@ pub fn word((lo, hi): (f64, f64), width: f64) -> Word {
 /// The interval of the effect. Draw i of the first run stands beside draw i + 1 of the second, since equal numbers of launches
 /// in equal cells are drawn alike, and what is drawn alike is not independent.
 fn interval(a: &Drawn, b: &Drawn, effect: f64) -> Option<(f64, f64)> {
+    if is_chance(&a.metric.metric) {
+        let half = NORMAL_95 * libm::sqrt(a.value + b.value);
+        return Some((effect - half, effect + half));
+    }
     if is_reading(&a.metric.metric) {
         return Some((effect, effect));
     }

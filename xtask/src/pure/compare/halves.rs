@@ -7,7 +7,7 @@ use schema::table::{Column, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Splits every cell in two by launches (by quads where drains stand in quads) that only `name` chooses. Warm-up launches, and
-/// cells without launches, are in both.
+/// cells whose events belong to no launch, are in both.
 ///
 /// # Errors
 /// When a table lacks a column.
@@ -17,7 +17,8 @@ pub fn halves(cells: &[CellData], name: &str) -> Result<(Vec<CellData>, Vec<Cell
 }
 
 fn halve(cell: &CellData, name: &str) -> Result<(CellData, CellData)> {
-    let Some(launches) = &cell.launches else { return Ok((cell.clone(), cell.clone())) };
+    let by_launch = cell.events.columns.iter().any(|(name, _)| name == "launch");
+    let Some(launches) = cell.launches.as_ref().filter(|_| by_launch) else { return Ok((cell.clone(), cell.clone())) };
     let names = launches.u32("launch")?;
     let warmup: BTreeSet<u32> =
         names.iter().zip(launches.u32("warmup")?).filter(|(_, warmup)| **warmup == 1).map(|(name, _)| *name).collect();

@@ -83,6 +83,19 @@ fn counts_differ_by_any_difference_and_need_no_draws() {
 }
 
 #[test]
+fn one_lost_event_is_chance_and_many_are_a_shift() {
+    let check = |a, b, expected| {
+        let count = |value| row("anomalous_events", value, Vec::new());
+        assert_eq!(judged(count(a), count(b)).verdict, Some(expected), "{a} {b}");
+    };
+    check(0.0, 0.0, Word::Reproduced);
+    check(0.0, 1.0, Word::Ambiguous);
+    check(9.0, 10.0, Word::Ambiguous);
+    check(0.0, 5.0, Word::Shifted);
+    check(30.0, 3.0, Word::Shifted);
+}
+
+#[test]
 fn a_plans_own_band_decides() {
     let (a, b) = (around("ratio", 30.0, 0.1), around("ratio", 31.0, 0.1));
     assert_eq!(judged(a.clone(), b.clone()).verdict, Some(Word::Reproduced));
