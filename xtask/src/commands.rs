@@ -209,8 +209,17 @@ pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
         let report = crate::ask::inventory::verify(inventory, ask.root.as_deref())?;
         return Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() });
     }
-    let report = crate::ask::verify::verify(ctx.paths, &ask.targets)?;
+    let report = crate::ask::verify::verify_signed(ctx.paths, &ask.targets, ask.allowed_signers.as_deref())?;
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
+}
+
+/// `compare`: exit 0 whatever the word, since a comparison was made.
+///
+/// # Errors
+/// See [`crate::ask::compare::compare`].
+pub fn compare(ctx: &Context<'_>, ask: &flags::Compare) -> Result<Done> {
+    let report = crate::ask::compare::compare(ctx.paths, &ask.a, &ask.b)?;
+    Ok(Done::said(serde_json::to_value(&report)?, report.to_string()))
 }
 
 /// `tidy`.

@@ -74,6 +74,7 @@ pub fn freeze(paths: &Paths, name: &str, profile: ProfileName, phases: &[String]
         clocks: file.clocks,
         terms: file.terms.clone().into_iter().filter(|(phase, _)| phases.contains(phase)).collect(),
         phases,
+        compare: file.compare.clone(),
         profile: numbers.clone(),
     };
     let plan_path = paths.experiment(name).join("plan.toml");

@@ -44,6 +44,8 @@ pub enum Command {
     Clean,
     /// Re-hash, re-parse, recompute and re-judge, offline.
     Verify(Verify),
+    /// Two runs: REPRODUCED, SHIFTED or AMBIGUOUS, with effect and interval, and what differs in how they were made.
+    Compare(Compare),
     /// Judge a run again and, when every gate passes, publish it.
     Publish(Publish),
     /// Every published number: current, carried over, stale or retracted, and why.
@@ -202,6 +204,18 @@ pub struct Verify {
     /// Where the inventory's artifacts lie; beside it unless given.
     #[arg(long, value_name = "DIR", requires = "inventory")]
     pub root: Option<PathBuf>,
+    /// Every run must be signed by a key of this list, which is yours (man ssh-keygen, ALLOWED SIGNERS).
+    #[arg(long, value_name = "FILE")]
+    pub allowed_signers: Option<PathBuf>,
+}
+
+/// Flags of `compare`.
+#[derive(Clone, Debug, Args)]
+pub struct Compare {
+    /// The run to compare with: an id, a run directory or a manifest. Its plan's bands decide.
+    pub a: String,
+    /// The run that is compared.
+    pub b: String,
 }
 
 /// Flags of `publish`.
@@ -209,9 +223,13 @@ pub struct Verify {
 pub struct Publish {
     /// The run.
     pub run: String,
-    /// Sign the manifest with this ssh key; by default the one that git signs with, if it does.
+    /// Sign the manifest with this ssh key: its file, or `key::` and a public key that ssh-agent holds the other half of. By
+    /// default the one that git signs with, if it does.
     #[arg(long, value_name = "KEY")]
-    pub sign: Option<PathBuf>,
+    pub sign: Option<String>,
+    /// Publish without a signature, also where git signs with ssh.
+    #[arg(long, conflicts_with = "sign")]
+    pub unsigned: bool,
 }
 
 /// Flags of `clocks`.

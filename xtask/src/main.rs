@@ -40,6 +40,7 @@ fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
         Command::Run(ask) => commands::run(&ctx, ask),
         Command::Clean => commands::clean(&ctx),
         Command::Verify(ask) => commands::verify(&ctx, ask),
+        Command::Compare(ask) => commands::compare(&ctx, ask),
         Command::Publish(ask) => commands::publish(&ctx, ask),
         Command::Status(place) => commands::status(&ctx, place),
         Command::Notebook(entry) => commands::notebook(&ctx, entry),

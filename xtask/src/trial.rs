@@ -31,11 +31,11 @@ use std::sync::OnceLock;
 pub(crate) use cells::find;
 pub(crate) use records::{LOCK, claims};
 
-/// The run's id.
-pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
 /// Another test GPU's id than the emulated device's.
 pub(crate) const DEVICE: &str = "0123456789abcdef";
 
+/// The run's id.
+pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
 /// Everything a run is made from, before it is written.
 pub(crate) struct Trial {
     pub(crate) plan: Plan,
@@ -175,6 +175,7 @@ impl Trial {
             title: "a trial".to_owned(),
             clocks: self.plan.clocks,
             terms: self.plan.terms.clone(),
+            compare: self.plan.compare.clone(),
             profile: BTreeMap::from([(self.plan.profile_name, self.plan.profile.clone())]),
         };
         disk.put("harness/experiments/preempt/plan.toml", &toml::to_string(&plan).unwrap());

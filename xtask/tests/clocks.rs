@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use xtask::failure::{code_of, fail, remedy_of};
+use xtask::pure::personal::{Names, impersonal};
 use xtask::steps::clocks::holder::HoldCommand;
 use xtask::steps::clocks::lease::{Before, Lease, Process};
 use xtask::steps::clocks::prove::Load;
@@ -468,6 +469,23 @@ fn facts_hold_what_was_read_and_nothing_else() {
     // A list that never showed our own process cannot show others either.
     facts::after(&mut facts, &gpu, &[12], false);
     assert_eq!((facts.other_processes_before, facts.other_processes_after), (None, None));
+}
+
+#[test]
+fn what_nvml_says_of_a_gpu_holds_neither_its_uuid_nor_its_serial() {
+    let fake = Fake::new("");
+    let gpu = fake.open();
+    let uuid = gpu.uuid().to_owned();
+    let mut found = facts::before(&gpu, &[]).unwrap();
+    facts::after(&mut found, &gpu, &[], true);
+    let status = facts::status(&gpu, &fake.lease()).unwrap();
+    let text = serde_json::to_string(&found).unwrap() + &serde_json::to_string(&status).unwrap();
+    let planted = &uuid["GPU-".len()..][..8];
+    assert!(!text.contains(planted), "{text}");
+    // Its id is a digest, and text that quotes the UUID goes without it.
+    assert!(status.device.len() == 16 && !status.device.contains(planted));
+    let quoted = impersonal(&format!("{uuid} fell off the bus"), &Names::default());
+    assert_eq!(quoted, "<gpu> fell off the bus");
 }
 
 #[test]

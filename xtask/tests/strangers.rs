@@ -1,4 +1,5 @@
-//! What is published, checked by programs that share no code with ours: coreutils, the in-toto reader, a Python script.
+//! What is published, checked by programs that share no code with ours: coreutils, ssh-keygen, the in-toto reader, a JSON
+//! Schema validator, a Python script. `steps/publish/strangers.rs` does the same to a made-up run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,10 +40,32 @@ fn coreutils_accept_the_sums_of_every_published_run() {
 }
 
 #[test]
-fn the_in_toto_reader_accepts_every_published_manifest() {
-    let Some(python) = python("in_toto_attestation") else { return };
+fn the_in_toto_reader_and_the_schema_accept_every_published_statement() {
+    let Some(python) = python("in_toto_attestation, jsonschema") else { return };
     for run in published() {
-        check(&python, &["scripts/read_statement.py", &format!("manifests/{run}.json")]);
+        let statements = [format!("manifests/{run}.json"), format!("manifests/{run}.provenance.json")];
+        for statement in statements.iter().filter(|name| root().join(name).is_file()) {
+            check(&python, &["scripts/read_statement.py", statement]);
+        }
+    }
+}
+
+/// By the key that the signature itself names, since a list of allowed signers is the reader's own: this shows that the
+/// signature is one over the manifest's exact bytes in our namespace, not whose it is.
+#[test]
+fn ssh_keygen_accepts_the_signature_of_every_signed_manifest() {
+    for run in published() {
+        let (manifest, signature) = (format!("manifests/{run}.json"), format!("manifests/{run}.json.sig"));
+        let Ok(pem) = std::fs::read(root().join(&signature)) else { continue };
+        let key = ssh_key::PublicKey::from(ssh_key::SshSig::from_pem(pem).unwrap().public_key().clone());
+        let list = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(list.path(), format!("author {}\n", key.to_openssh().unwrap())).unwrap();
+        let mut verify = Command::new("ssh-keygen");
+        verify.args(["-Y", "verify", "-n", "assay", "-I", "author", "-s", &signature, "-f"]).arg(list.path());
+        match verify.stdin(std::fs::File::open(root().join(&manifest)).unwrap()).current_dir(root()).output() {
+            Err(_) => eprintln!("skipped: no ssh-keygen"),
+            Ok(output) => assert!(output.status.success(), "{run}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
     }
 }
 

@@ -92,6 +92,21 @@ impl<'de> Deserialize<'de> for Digest {
 }
 
 #[cfg(test)]
+impl schemars::JsonSchema for Digest {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A SHA-256 digest.",
+            "type": "string",
+            "pattern": "^[0-9a-f]{64}$",
+        })
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -6,6 +6,7 @@ pub mod build;
 pub mod bundle;
 pub mod cell;
 pub mod claim;
+pub mod compare;
 pub mod digest;
 pub mod driver;
 pub mod environment;

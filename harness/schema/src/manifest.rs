@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The Statement's type.
 pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// The predicate's type: our own, versioned.
+/// The predicate's type: our own, versioned. `harness/schema/run-predicate.v1.json` is its JSON Schema.
 pub const PREDICATE_TYPE: &str = "https://assay.invalid/run/v1";
 
 /// The Statement.
@@ -45,6 +45,7 @@ pub struct SubjectDigest {
 
 /// What the run was made from, and the steps that made it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Predicate {
     /// Format version.
@@ -73,6 +74,7 @@ pub struct Predicate {
 
 /// A detached file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Detached {
     /// Path below the run directory.
@@ -83,6 +85,7 @@ pub struct Detached {
 
 /// The source of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// `git` or `bundle`.
@@ -101,6 +104,7 @@ pub struct Source {
 
 /// One attempt: a record chained before the first launch, and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
     /// Position in the chain, from 1.
@@ -123,6 +127,7 @@ pub struct Attempt {
 
 /// A step that ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// Its name.
@@ -135,4 +140,43 @@ pub struct Step {
     pub cached: bool,
     /// Digest of everything it depended on.
     pub key: Digest,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn path() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("run-predicate.v1.json")
+    }
+
+    fn schema() -> String {
+        let mut schema = schemars::schema_for!(Predicate).to_value();
+        schema["$id"] = PREDICATE_TYPE.into();
+        schema["title"] = "The predicate of a sealed run, version 1".into();
+        serde_json::to_string_pretty(&schema).unwrap() + "\n"
+    }
+
+    /// `ASSAY_UPDATE=1 cargo test -p schema` writes it anew. A change that old readers refuse needs a new version.
+    #[test]
+    fn the_published_schema_of_the_predicate_is_current() {
+        if std::env::var_os("ASSAY_UPDATE").is_some() {
+            fs_err::write(path(), schema()).unwrap();
+        }
+        assert!(
+            fs_err::read_to_string(path()).unwrap() == schema(),
+            "ASSAY_UPDATE=1 cargo test -p schema writes it anew"
+        );
+    }
+
+    #[test]
+    fn the_schema_wants_every_field_and_no_other() {
+        let schema: serde_json::Value = serde_json::from_str(&schema()).unwrap();
+        assert_eq!(schema["additionalProperties"], false);
+        for field in ["run", "source", "plan", "claims", "attempts", "steps", "notebook_head"] {
+            assert!(schema["required"].as_array().unwrap().contains(&field.into()), "{field}");
+        }
+        assert!(PREDICATE_TYPE.ends_with("/v1") && path().to_string_lossy().ends_with(".v1.json"));
+    }
 }

@@ -6,6 +6,7 @@
 mod check;
 pub mod estimate;
 
+use crate::compare::Bands;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,6 +25,9 @@ pub struct PlanFile {
     /// What the notebook must say before a phase may run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub terms: BTreeMap<Phase, Terms>,
+    /// Differences between two runs that do not matter, by metric; where a metric has none, its default.
+    #[serde(default, skip_serializing_if = "Bands::is_empty")]
+    pub compare: Bands,
     /// Profiles by name.
     pub profile: BTreeMap<ProfileName, Profile>,
 }
@@ -45,6 +49,9 @@ pub struct Plan {
     /// What the notebook must say before each of them may run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub terms: BTreeMap<Phase, Terms>,
+    /// As in the plan file; absent where it has none, so that such a plan reads as it did before there were any.
+    #[serde(default, skip_serializing_if = "Bands::is_empty")]
+    pub compare: Bands,
     /// The profile's numbers.
     pub profile: Profile,
 }
@@ -66,6 +73,7 @@ pub struct Terms {
 
 /// The three sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileName {
     /// Seconds; never claims a p99.

@@ -1,5 +1,6 @@
 //! Commands that only read.
 
+pub mod compare;
 pub mod doctor;
 pub mod inventory;
 pub mod status;

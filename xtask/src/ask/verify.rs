@@ -2,6 +2,7 @@
 //!
 //! It never believes a stored `passed`: the verdict is made anew from the evidence and compared byte for byte.
 
+mod authorship;
 mod files;
 mod judgement;
 mod notebook;
@@ -13,10 +14,11 @@ mod tests;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::notebook::Notebook;
-use crate::world::layout::Layout;
+use crate::world::layout::{self, Layout};
 use crate::world::published;
 use anyhow::Result;
 use schema::ExitCode;
+use schema::verdict::Verdict;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -50,7 +52,7 @@ pub struct Problem {
     /// The file, below the run directory or below the repository's root.
     pub path: String,
     /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
-    /// `sums`, `signature`, `unbound`, `recompute`, `verdict`, `chain`.
+    /// `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `chain`.
     pub kind: String,
     /// What exactly.
     pub detail: String,
@@ -67,6 +69,8 @@ pub struct RunReport {
     pub passed: Option<bool>,
     /// `KEY` or `unproven`.
     pub authorship: String,
+    /// Who signed, by the list of allowed signers; absent without a list, and when it allows nobody.
+    pub signer: Option<String>,
 }
 
 impl Report {
@@ -87,13 +91,14 @@ impl fmt::Display for Report {
         for Problem { path, kind, detail } in &self.problems {
             writeln!(f, "{path}: {kind}: {detail}")?;
         }
-        for RunReport { run, state, passed, authorship } in &self.runs {
+        for RunReport { run, state, passed, authorship, signer } in &self.runs {
             let gates = match passed {
                 Some(true) => "every gate passes",
                 Some(false) => "refused by its gates",
                 None => "not judged",
             };
-            writeln!(f, "{run}: {state}, {gates}, authorship: {authorship}")?;
+            let signer = signer.as_ref().map_or_else(String::new, |signer| format!(", signed by {signer}"));
+            writeln!(f, "{run}: {state}, {gates}, authorship: {authorship}{signer}")?;
         }
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
@@ -113,6 +118,18 @@ impl fmt::Display for Report {
 /// # Errors
 /// When a target names nothing. What does not hold is in the report, and is no error here.
 pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
+    verify_signed(paths, targets, None)
+}
+
+/// As [`verify`]; with a list of allowed signers, every run must be signed by one of them.
+///
+/// # Errors
+/// As [`verify`]; exit 11 when there is a list and no `ssh-keygen` to read it.
+pub fn verify_signed(paths: &Paths, targets: &[String], allowed: Option<&Path>) -> Result<Report> {
+    if let Some(list) = allowed.filter(|list| !list.is_file()) {
+        let message = format!("there is no list of allowed signers {}", list.display());
+        return Err(fail(ExitCode::Usage, message, "each line of it: NAME ssh-ed25519 KEY (man ssh-keygen)"));
+    }
     let mut report = Report::default();
     let layouts = if targets.is_empty() {
         orphans::check(paths, &mut report)?;
@@ -126,7 +143,10 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     }
     let notebook = notebook::check(paths, &layouts, &mut report);
     for layout in &layouts {
-        verify_run(paths, layout, notebook.as_ref(), &mut report)?;
+        // Publishing signs: where a run is published, its run directory owes no signature.
+        let twin = |other: &Layout| matches!(other, Layout::Published { .. }) && other.run() == layout.run();
+        let owed = allowed.filter(|_| matches!(layout, Layout::Published { .. }) || !layouts.iter().any(twin));
+        verify_run(paths, layout, notebook.as_ref(), owed, &mut report)?;
     }
     if targets.is_empty() && report.problems.is_empty() {
         check_markdown(paths, &mut report)?;
@@ -136,7 +156,13 @@ pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     Ok(report)
 }
 
-fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, report: &mut Report) -> Result<()> {
+fn verify_run(
+    paths: &Paths,
+    layout: &Layout,
+    notebook: Option<&Notebook>,
+    allowed: Option<&Path>,
+    report: &mut Report,
+) -> Result<()> {
     let before = report.problems.len();
     let state = if matches!(layout, Layout::Raw(_)) { "sealed" } else { "published" };
     let sealed = files::check(layout, report)?;
@@ -148,9 +174,21 @@ fn verify_run(paths: &Paths, layout: &Layout, notebook: Option<&Notebook>, repor
         }
         _ => None,
     };
-    let authorship = files::authorship(layout, report);
-    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship });
+    let authorship = authorship::key(layout, report);
+    let signer = allowed.map(|list| authorship::signer(layout, list, &authorship, report)).transpose()?.flatten();
+    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship, signer });
     Ok(())
+}
+
+/// The verdict of a run whose every byte is as it was sealed.
+pub(super) fn sealed_bytes(layout: &Layout) -> Result<Verdict> {
+    let mut report = Report::default();
+    let sealed = files::check(layout, &mut report)?;
+    match (sealed, report.problems.first()) {
+        (Some(sealed), None) => Ok(sealed.verdict),
+        (_, Some(Problem { path, kind, detail })) => anyhow::bail!("{path}: {kind}: {detail}"),
+        (None, None) => anyhow::bail!("{} has no verdict", layout.run()),
+    }
 }
 
 /// Every published run, by its manifest.
@@ -185,7 +223,8 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
+/// What a target names: a run directory, a manifest, or a run's id, published first.
+pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     let path = PathBuf::from(target);
     if path.is_dir() {
         return Ok(vec![Layout::Raw(fs_err::canonicalize(path)?)]);
@@ -213,8 +252,7 @@ fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
 }
 
 fn run_of_manifest(paths: &Paths, path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?;
-    let run = name.strip_suffix(".json").filter(|run| !run.ends_with(".verdict"))?;
+    let run = layout::run_of_manifest(path.file_name()?.to_str()?)?;
     let here = fs_err::canonicalize(path).ok()?;
     (here.parent()? == fs_err::canonicalize(paths.manifests()).ok()?).then(|| run.to_owned())
 }

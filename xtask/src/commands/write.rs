@@ -3,16 +3,14 @@
 use super::{Context, Done};
 use crate::failure::fail;
 use crate::flags::Publish;
-use crate::paths::Paths;
 use crate::steps::build::of_this_tree;
 use crate::steps::gate::gate;
 use crate::steps::publish::publish as publish_run;
 use crate::steps::seal::Sealed;
+use crate::world::signature::SigningKey;
 use anyhow::Result;
 use schema::ExitCode;
 use serde_json::json;
-use std::path::PathBuf;
-use std::process::Command;
 
 /// `publish RUN`: judges again, then publishes.
 ///
@@ -29,26 +27,27 @@ pub fn publish(ctx: &Context<'_>, ask: &Publish) -> Result<Done> {
     let passed = gate(ctx.paths, sealed, built.as_ref())?;
     let gates = passed.verdict().gates.clone();
     let passed = passed.pass()?;
-    let key = ask.sign.clone().or_else(|| signing_key(ctx.paths));
-    let written = publish_run(ctx.paths, &passed, key.as_deref())?;
-    let object = json!({"published": true, "run": written.run, "gates": gates, "written": written.paths});
-    let what = if written.already { "was published before" } else { "published" };
-    let text = format!(
-        "run {} {what}: {} files, {} bytes\n{}",
-        written.run,
-        written.paths.len(),
-        written.bytes,
-        written.next.join("\n")
-    );
-    Ok(Done::said(object, text))
-}
-
-/// The key that git signs with, when it signs with ssh.
-fn signing_key(paths: &Paths) -> Option<PathBuf> {
-    let ask = |name: &str| {
-        let output = Command::new("git").arg("-C").arg(paths.root()).args(["config", "--get", name]).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let key = match &ask.sign {
+        _ if ask.unsigned => None,
+        Some(key) => Some(SigningKey::named(key)),
+        None => SigningKey::of_git(ctx.paths.root()),
     };
-    let key = PathBuf::from(ask("gpg.format").filter(|format| format == "ssh").and_then(|_| ask("user.signingkey"))?);
-    key.is_file().then_some(key)
+    let written = publish_run(ctx.paths, &passed, key.as_ref())?;
+    let object = json!({
+        "published": true,
+        "run": written.run,
+        "gates": gates,
+        "written": written.paths,
+        "signed_by": written.signer.as_ref().map(|signer| &signer.fingerprint),
+        "check": written.check,
+    });
+    let what = if written.already { "was published before" } else { "published" };
+    let (files, bytes) = (written.paths.len(), written.bytes);
+    let mut text = format!("run {} {what}: {files} files, {bytes} bytes\n{}", written.run, written.next.join("\n"));
+    text += &format!("\na stranger checks it without Assay by\n  {}", written.check.join("\n  "));
+    text += &match &written.signer {
+        Some(signer) => format!("\nwith allowed_signers holding: author {}", signer.public_key.trim()),
+        None => "\nauthorship: unproven (--sign KEY, or git config gpg.format ssh, signs)".to_owned(),
+    };
+    Ok(Done::said(object, text))
 }

@@ -2,7 +2,7 @@
 //! compare with it.
 
 use super::figures::figures;
-use super::summary::{CellData, summarize};
+use super::summary::{CellData, Drawn, Tails, summarize_drawn};
 use schema::metrics::{Metric, to_csv};
 use schema::plan::{Plan, Slots};
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Derived {
     /// The rows of the summary.
     pub metrics: Vec<Metric>,
+    /// The same rows with what their intervals were drawn from.
+    pub drawn: Vec<Drawn>,
     /// The summary's bytes.
     pub metrics_csv: String,
     /// Figures by file name.
@@ -24,10 +26,11 @@ pub struct Derived {
 #[must_use]
 pub fn derive(plan: &Plan, slots: &Slots, run: &str, cells: &[CellData]) -> Derived {
     let all = || -> anyhow::Result<Derived> {
-        let metrics = summarize(plan, slots, run, cells)?;
+        let drawn = summarize_drawn(plan, slots, run, cells, Tails::Floored)?;
+        let metrics: Vec<Metric> = drawn.iter().map(|row| row.metric.clone()).collect();
         let figures = figures(plan, slots, run, cells, &metrics)?;
         let figures = figures.into_iter().map(|figure| (figure.name, figure.svg)).collect();
-        Ok(Derived { metrics_csv: to_csv(&metrics), figures, metrics, fault: String::new() })
+        Ok(Derived { metrics_csv: to_csv(&metrics), figures, metrics, drawn, fault: String::new() })
     };
     all().unwrap_or_else(|error| Derived { fault: format!("{error:#}"), ..Derived::default() })
 }

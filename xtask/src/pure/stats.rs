@@ -59,7 +59,7 @@ impl Quantile {
 }
 
 /// A value with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Estimate<T> {
     /// The value.
     pub value: T,
@@ -67,6 +67,20 @@ pub struct Estimate<T> {
     pub interval: Option<(T, T)>,
     /// How many samples it rests on.
     pub n: u64,
+    /// The value in each resample, in the order drawn: what a comparison with another run draws from. May be empty.
+    pub draws: Vec<T>,
+}
+
+impl<T: Copy + PartialOrd> Estimate<T> {
+    /// A value with the interval that its draws give.
+    pub(super) fn drawn(value: T, draws: Vec<T>, n: u64) -> Self {
+        Self { value, interval: percentile_interval(&draws), n, draws }
+    }
+
+    /// A value that was read or counted, not sampled.
+    pub(super) fn exact(value: T, n: u64) -> Self {
+        Self { value, interval: None, n, draws: Vec::new() }
+    }
 }
 
 /// The nearest-rank quantile of `samples`, or nothing when there are none.
@@ -139,11 +153,7 @@ impl Resamples {
             }
         }
         let n = samples.len() as u64;
-        let estimate = |(q, drawn): (&Quantile, Vec<T>)| Estimate {
-            value: q.of(&index.values),
-            interval: percentile_interval(drawn),
-            n,
-        };
+        let estimate = |(q, drawn): (&Quantile, Vec<T>)| Estimate::drawn(q.of(&index.values), drawn, n);
         wanted.iter().zip(drawn).map(estimate).collect()
     }
 
@@ -160,11 +170,9 @@ impl Resamples {
             let medians = |index: &Index<i64>| index.quantiles(weights, &[P50])[0];
             Some(medians(&moved)? - medians(&base)?)
         };
-        Some(Estimate {
-            value: P50.of(&moved.values) - P50.of(&base.values),
-            interval: percentile_interval(self.rows().filter_map(shift).collect()),
-            n: (base.values.len() + moved.values.len()) as u64,
-        })
+        let value = P50.of(&moved.values) - P50.of(&base.values);
+        let n = (base.values.len() + moved.values.len()) as u64;
+        Some(Estimate::drawn(value, self.rows().filter_map(shift).collect(), n))
     }
 
     fn rows(&self) -> impl Iterator<Item = &[u32]> {
@@ -183,9 +191,21 @@ impl Resamples {
     }
 }
 
-fn percentile_interval<T: Copy + PartialOrd>(drawn: Vec<T>) -> Option<(T, T)> {
-    let sorted = sorted_by(drawn, |value| *value);
+/// The 95 % percentile interval of draws; absent where there are none.
+pub fn percentile_interval<T: Copy + PartialOrd>(drawn: &[T]) -> Option<(T, T)> {
+    let sorted = sorted_by(drawn.to_vec(), |value| *value);
     (!sorted.is_empty()).then(|| (LOWER.of(&sorted), UPPER.of(&sorted)))
+}
+
+/// The numbers below `n` in an order that only `name` determines.
+#[must_use]
+pub fn shuffled(name: &str, n: usize) -> Vec<usize> {
+    let mut rng = SplitMix64::named(name);
+    let mut order: Vec<usize> = (0..n).collect();
+    for last in (1..n).rev() {
+        order.swap(last, rng.below(last + 1));
+    }
+    order
 }
 
 fn sorted_by<S, T: PartialOrd>(mut samples: Vec<S>, value: impl Fn(&S) -> T) -> Vec<S> {

@@ -15,6 +15,7 @@ mod yields;
 
 pub use blocks::check_blocks;
 pub(super) use rows::decimal;
+pub use rows::{Drawn, Tails};
 
 use anyhow::{Context, bail, ensure};
 use rows::{Rows, Unit};
@@ -40,6 +41,20 @@ pub struct CellData {
 /// # Errors
 /// When a table lacks a column or a launch, holds an event twice, or a cell is given twice or not in the plan.
 pub fn summarize(plan: &Plan, slots: &Slots, run: &str, cells: &[CellData]) -> anyhow::Result<Vec<Metric>> {
+    Ok(summarize_drawn(plan, slots, run, cells, Tails::Floored)?.into_iter().map(|row| row.metric).collect())
+}
+
+/// As [`summarize`], each row with what its interval was drawn from.
+///
+/// # Errors
+/// As [`summarize`].
+pub fn summarize_drawn(
+    plan: &Plan,
+    slots: &Slots,
+    run: &str,
+    cells: &[CellData],
+    tails: Tails,
+) -> anyhow::Result<Vec<Drawn>> {
     let planned = plan.cells(slots);
     check_names(&planned, cells)?;
     let quantum_ns = planned
@@ -50,7 +65,7 @@ pub fn summarize(plan: &Plan, slots: &Slots, run: &str, cells: &[CellData]) -> a
     for cell in &planned {
         let Some(data) = find(cells, cell) else { continue };
         let where_ = || format!("cell {}/{}", cell.phase.name(), cell.name);
-        let mut rows = Rows::new(plan, run, cell, quantum_ns);
+        let mut rows = Rows::new(plan, run, cell, quantum_ns, tails);
         summarize_cell(plan, cell, data, &mut rows).with_context(where_)?;
         let baseline = ratio_baseline(plan, slots, &planned, cell).and_then(|slow| Some((slow, find(cells, slow)?)));
         if let Some(baseline) = baseline {

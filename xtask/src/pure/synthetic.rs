@@ -2,6 +2,7 @@
 
 use super::summary::CellData;
 use schema::cell::{CellFacts, CellRecord};
+use schema::compare::Bands;
 use schema::plan::{
     BaselinePlan, CalibratePlan, Cell, ClockClass, InstrumentPlan, Leg, Phase, Plan, Profile, ProfileName, Residency,
     Setter, Slots, Work, YieldCell, YieldPlan, delayed_event,
@@ -27,6 +28,7 @@ pub(crate) fn plan(profile_name: ProfileName, events: u32) -> Plan {
         clocks: ClockClass::Stable,
         phases: Phase::ALL.to_vec(),
         terms: std::collections::BTreeMap::new(),
+        compare: Bands::new(),
         profile: Profile {
             instrument: InstrumentPlan { offset_rounds: 8, delay_events: 80, delay_ns: DELAY_NS },
             calibrate: CalibratePlan {

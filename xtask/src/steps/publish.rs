@@ -8,6 +8,8 @@ mod stage;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 mod tests;
 
 use super::gate::Passed;
@@ -16,8 +18,9 @@ use crate::paths::Paths;
 use crate::pure::json::to_bytes;
 use crate::pure::notebook::parse;
 use crate::world::files;
-use crate::world::layout::{MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
+use crate::world::layout::{MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
 use crate::world::published;
+use crate::world::signature::{NAMESPACE, Signer, SigningKey, signer};
 use anyhow::Result;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -35,6 +38,10 @@ pub struct Written {
     pub already: bool,
     /// What to type next.
     pub next: Vec<String>,
+    /// With what a stranger checks it, without Assay.
+    pub check: Vec<String>,
+    /// The key that signed it; absent when none did.
+    pub signer: Option<Signer>,
 }
 
 /// Publishes a run, signed with an SSH key when one is given.
@@ -42,7 +49,7 @@ pub struct Written {
 /// # Errors
 /// Exit 15 when it is too large to commit, the notebook bars it or another run has its id; 16 when a file differs from the manifest by now; 11
 /// when the key does not sign.
-pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Written> {
+pub fn publish(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) -> Result<Written> {
     let sealed = passed.judged().sealed();
     let run = sealed.manifest().predicate.run.clone();
     let manifest = to_bytes(sealed.manifest())?;
@@ -59,7 +66,8 @@ pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Wri
     if !already {
         refuse_barred(paths, passed)?;
     }
-    let staged = stage::stage(paths, passed, key)?;
+    // What is published keeps the signature it has, or has none.
+    let staged = stage::stage(paths, passed, key.filter(|_| !already))?;
     // A Markdown file without its region must be found before anything is moved.
     published::rendered(paths, &published::runs(paths)?)?;
     if !already {
@@ -68,7 +76,12 @@ pub fn publish(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Wri
     let mut written = staged.paths;
     written.extend(render(paths)?);
     let next = next_commands(&run);
-    Ok(Written { run, paths: written, bytes: staged.bytes, already, next })
+    let signature = paths.root().join(published_name(&run, SIGNATURE));
+    let signer = files::exists(&signature).then(|| signer(&place, &signature)).transpose().map_err(|error| {
+        fail(ExitCode::Integrity, format!("{}: {error:#}", signature.display()), format!("cargo xtask verify {run}"))
+    })?;
+    let check = stranger_commands(&run, signer.is_some());
+    Ok(Written { run, paths: written, bytes: staged.bytes, already, next, check, signer })
 }
 
 /// What the notebook withdrew, or records as lacking provenance, since it was measured.
@@ -108,10 +121,21 @@ fn next_commands(run: &str) -> Vec<String> {
     ]
 }
 
+/// Two lines for a shell in the repository's root. The list of allowed signers is the stranger's own.
+fn stranger_commands(run: &str, signed: bool) -> Vec<String> {
+    let (sums, manifest, signature) =
+        (published_name(run, SUMS), published_name(run, MANIFEST), published_name(run, SIGNATURE));
+    let mut lines = vec![format!("sha256sum --check --strict {sums}")];
+    let verify =
+        format!("ssh-keygen -Y verify -n {NAMESPACE} -f allowed_signers -I author -s {signature} < {manifest}");
+    lines.extend(signed.then_some(verify));
+    lines
+}
+
 /// Moves folders, then the files about the manifest, then the manifest; on a failure what was moved is removed again.
 fn move_into_place(paths: &Paths, run: &str, stage: &Path) -> Result<()> {
     let folders = [format!("results/events/{run}"), format!("results/summary/{run}")];
-    let about = [SUMS_DETACHED, SUMS, VERDICT, SIGNATURE, MANIFEST].map(|name| published_name(run, name));
+    let about = [SUMS_DETACHED, SUMS, PROVENANCE, VERDICT, SIGNATURE, MANIFEST].map(|name| published_name(run, name));
     let mut moved: Vec<PathBuf> = Vec::new();
     for name in folders.iter().chain(&about) {
         let (from, to) = (stage.join(name), paths.root().join(name));

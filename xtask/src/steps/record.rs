@@ -6,7 +6,9 @@ use super::run::Measured;
 use super::sanitize::Sanitized;
 use crate::paths::Paths;
 use crate::pure::json::to_bytes;
+use crate::pure::personal::{Names, impersonal};
 use crate::world::files::{read_plain, scan, write_whole};
+use crate::world::personal::names;
 use anyhow::{Context, Result};
 use schema::FORMAT;
 use schema::environment::{ClockRecord, Environment, Host, NvmlFacts, Stamp};
@@ -47,21 +49,29 @@ pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<
     if paths.bundle_record().is_file() {
         write_whole(&dir.join("bundle.json"), &read_plain(&paths.bundle_record())?)?;
     }
+    // Programs of this machine said these, and they may have named it.
+    let names = names(paths.root());
     let environment = Environment {
         format: FORMAT,
         device: measured.device.clone(),
         runtime: beside.provisioned.runtime.name().to_owned(),
-        runtime_why: beside.provisioned.runtime_why.clone(),
+        runtime_why: impersonal(&beside.provisioned.runtime_why, &names),
         container: beside.provisioned.container.clone(),
         toolkit: beside.provisioned.toolkit.origin.clone(),
         toolkit_lock: beside.provisioned.toolkit.lock,
         sanitizer: beside.sanitized.verdicts.first().map(|verdict| verdict.tool_version.clone()),
         host: host()?,
         nvml: beside.nvml,
-        clocks: beside.clocks,
+        clocks: impersonal_clocks(beside.clocks, &names),
         time: Some(beside.time),
     };
     write_whole(&dir.join("environment.json"), &to_bytes(&environment)?)
+}
+
+/// Notes on the clocks quote NVML and the system.
+fn impersonal_clocks(clocks: ClockRecord, names: &Names) -> ClockRecord {
+    let notes = clocks.notes.iter().map(|note| impersonal(note, names)).collect();
+    ClockRecord { notes, ..clocks }
 }
 
 /// Copies what the build made, except the harness, whose digest the record holds.
@@ -98,6 +108,22 @@ fn field<'a>(text: &'a str, name: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_on_the_clocks_name_nobody() {
+        let names = Names { hosts: vec!["box17".to_owned()], ..Names::default() };
+        let clocks = ClockRecord {
+            mode: "lock".to_owned(),
+            asked_mhz: Some(1500),
+            read_back_mhz: None,
+            memory_locked: None,
+            restored: None,
+            setter_calls: 1,
+            notes: vec!["GPU-fa4efa4e-0000-4000-8000-000000000001 on box17: no permission".to_owned()],
+        };
+        let found = impersonal_clocks(clocks.clone(), &names);
+        assert_eq!(found, ClockRecord { notes: vec!["<gpu> on <host>: no permission".to_owned()], ..clocks });
+    }
 
     #[test]
     fn the_host_is_described_without_its_name() {

@@ -14,11 +14,13 @@ pub use program::Program;
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
+use crate::pure::personal::impersonal;
 use crate::pure::sanitizer::budget::{Bounds, deadline};
 use crate::pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
 use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
 use crate::world::files::{exists, read_plain, write_whole};
+use crate::world::personal::names;
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use crate::world::ui::Ui;
@@ -179,14 +181,13 @@ impl Session<'_> {
         let ended = self.runtime.run(&task, &mut |_| {})?;
         let seconds = began.elapsed().as_secs_f64();
         let (log, odd) = plain_log(&log_path)?;
-        let seen = Seen {
-            tool,
-            log: &String::from_utf8_lossy(&log),
-            code: ended.code,
-            timed_out: ended.timed_out,
-            stdout: &ended.stdout,
-            nonce: &nonce,
-        };
+        // What was written becomes part of a run, so it is judged and kept without what names this machine.
+        let names = names(self.ctx.paths.root());
+        let log = impersonal(&String::from_utf8_lossy(&log), &names);
+        write_whole(&log_path, log.as_bytes())?;
+        let stdout = impersonal(&ended.stdout, &names);
+        let seen =
+            Seen { tool, log: &log, code: ended.code, timed_out: ended.timed_out, stdout: &stdout, nonce: &nonce };
         let known = known(self.program);
         let mut judged = match tool.control() == name {
             true => judge_control(&seen, &known),
@@ -195,9 +196,10 @@ impl Session<'_> {
         judged.why += &odd;
         if judged.state == State::Inconclusive {
             judged.why += &last_line(&ended.stderr);
+            judged.why = impersonal(&judged.why, &names);
         }
-        let printed = Printed { file: format!("{}-{name}.out", tool.name()), sha256: Digest::of(&ended.stdout) };
-        write_whole(&self.store.dir.join(&printed.file), ended.stdout.as_bytes())?;
+        let printed = Printed { file: format!("{}-{name}.out", tool.name()), sha256: Digest::of(&stdout) };
+        write_whole(&self.store.dir.join(&printed.file), stdout.as_bytes())?;
         let verdict = SanitizerVerdict {
             format: VERDICT_FORMAT,
             tool,

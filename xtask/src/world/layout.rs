@@ -14,6 +14,8 @@ pub const MANIFEST: &str = "manifest.json";
 pub const SIGNATURE: &str = "manifest.json.sig";
 /// The verdict's name.
 pub const VERDICT: &str = "verdict.json";
+/// The name of the SLSA statement of what the run was built from; written when it is published.
+pub const PROVENANCE: &str = "provenance.json";
 /// The name of the sums of what is committed.
 pub const SUMS: &str = "SHA256SUMS";
 /// The name of the sums of the rest.
@@ -21,7 +23,7 @@ pub const SUMS_DETACHED: &str = "SHA256SUMS.detached";
 /// The name of the record of closed work taken up again.
 pub const REOPENED: &str = "reopened.toml";
 /// Files that are about the manifest, and therefore not in it.
-pub const UNSEALED: [&str; 5] = [MANIFEST, SIGNATURE, VERDICT, SUMS, SUMS_DETACHED];
+pub const UNSEALED: [&str; 6] = [MANIFEST, SIGNATURE, VERDICT, PROVENANCE, SUMS, SUMS_DETACHED];
 
 /// Where a run's files lie.
 #[derive(Clone, Debug)]
@@ -105,6 +107,7 @@ pub fn published_name(run: &str, name: &str) -> String {
         MANIFEST => format!("manifests/{run}.json"),
         SIGNATURE => format!("manifests/{run}.json.sig"),
         VERDICT => format!("manifests/{run}.verdict.json"),
+        PROVENANCE => format!("manifests/{run}.provenance.json"),
         SUMS => format!("manifests/{run}.SHA256SUMS"),
         SUMS_DETACHED => format!("manifests/{run}.SHA256SUMS.detached"),
         _ => match name.strip_prefix("summary/") {
@@ -112,6 +115,13 @@ pub fn published_name(run: &str, name: &str) -> String {
             None => format!("results/events/{run}/{name}"),
         },
     }
+}
+
+/// The run whose manifest has this file name below `manifests/`; absent for any other file.
+#[must_use]
+pub fn run_of_manifest(file_name: &str) -> Option<&str> {
+    let run = file_name.strip_suffix(".json")?;
+    (!run.ends_with(".verdict") && !run.ends_with(".provenance")).then_some(run)
 }
 
 /// Whether a file stays out of what `publish` commits: cubins and tables too large to travel.
@@ -172,6 +182,11 @@ mod tests {
     #[test]
     fn every_name_has_one_published_place() {
         assert_eq!(published_name("r", "manifest.json"), "manifests/r.json");
+        assert_eq!(published_name("r", "provenance.json"), "manifests/r.provenance.json");
+        assert_eq!(run_of_manifest("r.json"), Some("r"));
+        for other in ["r.verdict.json", "r.provenance.json", "r.json.sig", "r.SHA256SUMS", "README.md"] {
+            assert_eq!(run_of_manifest(other), None, "{other}");
+        }
         assert_eq!(published_name("r", "summary/metrics.csv"), "results/summary/r/metrics.csv");
         assert_eq!(published_name("r", "cells/a.json"), "results/events/r/cells/a.json");
     }

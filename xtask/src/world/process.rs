@@ -61,7 +61,15 @@ impl Child {
     /// When it cannot be started or ended, or when SIGINT or SIGTERM asked us to stop: it is ended then.
     /// A non-zero exit is not an error here: the caller judges.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        self.run_until(on_line, &interrupted, &|| false)
+        self.run_until(None, on_line, &interrupted, &|| false)
+    }
+
+    /// As [`Child::run`], with a file for stdin.
+    ///
+    /// # Errors
+    /// As [`Child::run`], and when the file cannot be opened.
+    pub fn run_reading(&self, input: &Path) -> Result<Ended> {
+        self.run_until(Some(input), &mut |_| {}, &interrupted, &|| false)
     }
 
     /// As [`Child::run`], and also ended as by its deadline once `overdue` says so.
@@ -69,7 +77,7 @@ impl Child {
     /// # Errors
     /// As [`Child::run`].
     pub fn run_watched(&self, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
-        self.run_until(on_line, &interrupted, overdue)
+        self.run_until(None, on_line, &interrupted, overdue)
     }
 
     /// Runs a child that puts things back, also after we were asked to stop.
@@ -77,11 +85,12 @@ impl Child {
     /// # Errors
     /// When it cannot be started or ended.
     pub fn run_cleanup(&self) -> Result<Ended> {
-        self.run_until(&mut |_| {}, &|| None, &|| false)
+        self.run_until(None, &mut |_| {}, &|| None, &|| false)
     }
 
     fn run_until(
         &self,
+        input: Option<&Path>,
         on_line: &mut dyn FnMut(&str),
         stop: &dyn Fn() -> Option<i32>,
         overdue: &dyn Fn() -> bool,
@@ -89,7 +98,7 @@ impl Child {
         if let Some(signal) = stop() {
             return Err(interruption(signal, &self.name()));
         }
-        let mut running = Running::start(self)?;
+        let mut running = Running::start(self, input)?;
         let end = running.watch(self.deadline, on_line, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
         let status = running.finish(&self.name(), PATIENCE, on_line)?;
@@ -108,7 +117,7 @@ impl Child {
         self.program.file_name().unwrap_or(self.program.as_os_str()).to_string_lossy().into_owned()
     }
 
-    fn command(&self) -> Result<Command> {
+    fn command(&self, input: Option<&Path>) -> Result<Command> {
         let mut command = Command::new(self.resolved()?);
         command
             .args(&self.args)
@@ -116,7 +125,11 @@ impl Child {
             .envs(PLAIN)
             .envs(self.env.iter().map(|(k, v)| (k, v)))
             .current_dir(&self.dir);
-        command.stdin(if self.hold_stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdin(match input {
+            Some(input) => fs_err::File::open(input)?.into_parts().0.into(),
+            None if self.hold_stdin => Stdio::piped(),
+            None => Stdio::null(),
+        });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec only two system calls are made; nothing allocates or locks.
@@ -195,8 +208,8 @@ enum End {
 }
 
 impl Running {
-    fn start(wanted: &Child) -> Result<Self> {
-        let mut child = wanted.command()?.spawn().map_err(|error| unstarted(wanted, &error))?;
+    fn start(wanted: &Child, input: Option<&Path>) -> Result<Self> {
+        let mut child = wanted.command(input)?.spawn().map_err(|error| unstarted(wanted, &error))?;
         let pid = Pid::from_child(&child);
         let (sender, events) = sync_channel(1024);
         let stderr = Arc::new(Mutex::new(Tail::default()));

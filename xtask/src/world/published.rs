@@ -1,7 +1,7 @@
 //! Published runs as the rendered Markdown tells them, and the Markdown itself. Rendering is done in `pure::render`.
 
 use super::files;
-use super::layout::{Layout, MANIFEST, REOPENED, VERDICT};
+use super::layout::{Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::gate::ADVICE;
@@ -26,8 +26,7 @@ use std::path::PathBuf;
 /// When `manifests/` cannot be read.
 pub fn ids(paths: &Paths) -> Result<Vec<String>> {
     let names = files::entries(&paths.manifests())?;
-    let run = |name: &String| name.strip_suffix(".json").filter(|run| !run.ends_with(".verdict")).map(str::to_owned);
-    Ok(names.iter().filter_map(run).collect())
+    Ok(names.iter().filter_map(|name| run_of_manifest(name)).map(str::to_owned).collect())
 }
 
 /// Every published run.

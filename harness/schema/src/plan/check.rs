@@ -31,6 +31,7 @@ impl PlanFile {
             clocks: self.clocks,
             phases: Phase::ALL.into_iter().filter(wanted).collect(),
             terms: self.terms.clone().into_iter().filter(|(phase, _)| wanted(phase)).collect(),
+            compare: self.compare.clone(),
             profile: numbers.clone(),
         };
         plan.check()?;
@@ -60,7 +61,8 @@ impl Plan {
         self.check_instrument()?;
         self.check_calibrate()?;
         self.check_baseline()?;
-        self.check_yields()
+        self.check_yields()?;
+        self.check_bands()
     }
 
     fn check_phases(&self) -> anyhow::Result<()> {
@@ -94,6 +96,19 @@ impl Plan {
             plan.delay_events
         );
         positive("instrument.delay_ns", plan.delay_ns)
+    }
+
+    fn check_bands(&self) -> anyhow::Result<()> {
+        for (metric, band) in &self.compare {
+            let sound = |value: f64| value.is_finite() && value >= 0.0;
+            ensure!(
+                sound(band.pct) && sound(band.least),
+                "compare.{metric} is pct = {} and least = {}: neither may be negative",
+                band.pct,
+                band.least
+            );
+        }
+        Ok(())
     }
 
     fn check_calibrate(&self) -> anyhow::Result<()> {
@@ -181,6 +196,7 @@ fn unique<T: PartialEq + std::fmt::Debug>(name: &str, values: &[T]) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{Band, Bands};
     use crate::plan::{BaselinePlan, CalibratePlan, ClockClass, InstrumentPlan, Profile, Setter, YieldCell, YieldPlan};
     use std::collections::BTreeMap;
 
@@ -192,6 +208,7 @@ mod tests {
             clocks: ClockClass::Stable,
             phases: Phase::ALL.to_vec(),
             terms: BTreeMap::new(),
+            compare: Bands::new(),
             profile: Profile {
                 instrument: InstrumentPlan { offset_rounds: 1, delay_events: 2, delay_ns: 1 },
                 calibrate: CalibratePlan {
@@ -255,6 +272,8 @@ mod tests {
         check_refused(|p| p.profile.yields.cells[0].poll = 3, "poll = 3 is not a period");
         check_refused(|p| p.profile.yields.cells[0].blocks = Residency::Blocks(1), "blocks = 1 is too few");
         check_refused(|p| p.profile.instrument.delay_events = 1, "instrument.delay_events is 1");
+        let below = Band { pct: -1.0, least: 0.0 };
+        check_refused(|p| p.compare = Bands::from([("ratio".to_owned(), below)]), "compare.ratio is pct = -1");
         check_refused(|p| p.phases = vec![Phase::Yield], "begin with \"instrument\"");
         check_refused(|p| p.phases = vec![Phase::Instrument, Phase::Yield, Phase::Baseline], "in order");
     }
@@ -283,6 +302,17 @@ mod tests {
         assert_eq!(whole.terms[&Phase::Yield].work, ["x"]);
         assert_eq!(Plan::parse(&toml::to_string(&whole).unwrap()).unwrap(), whole);
         assert!(file.freeze(ProfileName::Smoke, &[Phase::Baseline]).unwrap().terms.is_empty());
+    }
+
+    #[test]
+    fn bands_are_optional_and_survive_freezing() {
+        let text = include_str!("../../../experiments/preempt/plan.toml");
+        let plain = PlanFile::parse(text).unwrap().freeze(ProfileName::Smoke, &[]).unwrap();
+        assert!(!toml::to_string(&plain).unwrap().contains("compare"));
+        let banded = text.replacen("[profile", "[compare]\nratio = { pct = 3.0 }\n\n[profile", 1);
+        let plan = PlanFile::parse(&banded).unwrap().freeze(ProfileName::Smoke, &[]).unwrap();
+        assert_eq!(plan.compare["ratio"], Band { pct: 3.0, least: 0.0 });
+        assert_eq!(Plan::parse(&toml::to_string(&plan).unwrap()).unwrap(), plan);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use crate::pure::json::to_bytes;
 use crate::pure::sample;
 use crate::pure::sums;
 use crate::world::files;
-use crate::world::layout::{Layout, MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached};
-use crate::world::signature;
+use crate::world::layout::{
+    Layout, MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached,
+};
 use anyhow::Result;
 use schema::manifest::{Manifest, PREDICATE_TYPE, STATEMENT_TYPE};
 use schema::verdict::Verdict;
@@ -43,19 +44,6 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<Seale
     check_sums(layout, &manifest, &found, report);
     let notebook_head = manifest.predicate.notebook_head;
     Ok(verdict.map(|(verdict, verdict_bytes)| SealedBytes { manifest_digest, notebook_head, verdict, verdict_bytes }))
-}
-
-/// The key that signed the manifest, or `unproven`. A signature that does not hold is a problem.
-pub(super) fn authorship(layout: &Layout, report: &mut Report) -> String {
-    let path = layout.path(SIGNATURE);
-    if !files::exists(&path) {
-        return "unproven".to_owned();
-    }
-    let read = || signature::signer(&files::read_plain(&layout.path(MANIFEST))?, &files::read_plain(&path)?);
-    read().unwrap_or_else(|error| {
-        report.problem(layout.shown(SIGNATURE), "signature", format!("{error:#}"));
-        "unproven".to_owned()
-    })
 }
 
 /// A JSON file of ours, which has exactly one way to be written.
@@ -208,7 +196,7 @@ fn check_sums(layout: &Layout, manifest: &Manifest, found: &BTreeMap<String, u64
     let mut committed: BTreeMap<String, Digest> =
         subjects().filter(|(name, _)| !is_detached(name)).map(|(name, digest)| (shown(name), digest)).collect();
     let beside = found.keys().filter(|name| sample::is_sample(name)).map(String::as_str);
-    for name in [MANIFEST, SIGNATURE, VERDICT].into_iter().chain(beside) {
+    for name in [MANIFEST, SIGNATURE, VERDICT, PROVENANCE].into_iter().chain(beside) {
         if let Ok((digest, bytes)) = files::digest_plain(&layout.path(name)) {
             committed.insert(shown(name), digest);
             report.checked_files += 1;

@@ -7,8 +7,8 @@ use crate::pure::gate::{self, Evidence, Facts};
 use crate::pure::json::to_bytes;
 use crate::pure::sample;
 use crate::pure::summary::check_blocks;
-use crate::world::evidence;
-use crate::world::layout::{Layout, MANIFEST, VERDICT};
+use crate::world::layout::{Layout, MANIFEST, PROVENANCE, VERDICT};
+use crate::world::{evidence, files, provenance};
 use anyhow::Result;
 use schema::table::Table;
 use schema::verdict::{GateResult, Verdict};
@@ -26,6 +26,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
     check_recomputation(layout, &evidence, report);
     if matches!(layout, Layout::Published { .. }) {
         check_samples(layout, &evidence, sealed, report);
+        check_provenance(paths, layout, &evidence, report)?;
     }
     let stored = Facts::stored(&sealed.verdict.gates);
     let detached = match evidence::detached(layout, &evidence) {
@@ -96,6 +97,24 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
             }
         }
     }
+}
+
+/// The provenance statement says what the sealed run says. Runs published before there was one have none.
+fn check_provenance(paths: &Paths, layout: &Layout, evidence: &Evidence, report: &mut Report) -> Result<()> {
+    let (path, run) = (layout.path(PROVENANCE), layout.run());
+    if !files::exists(&path) {
+        report.notes.push(format!("{run}: no provenance statement was published with it"));
+        return Ok(());
+    }
+    match provenance::statement(paths, evidence) {
+        Ok(None) => report.notes.push(format!("{run}: its toolkit lock is not at hand to check its provenance with")),
+        Ok(Some(expected)) if files::read_plain(&path).ok().as_ref() == Some(&expected) => {}
+        Ok(Some(_)) => {
+            report.problem(layout.shown(PROVENANCE), "provenance", "not what the sealed run says it was built from");
+        }
+        Err(error) => report.problem(layout.shown(PROVENANCE), "provenance", format!("{error:#}")),
+    }
+    Ok(())
 }
 
 fn compare(layout: &Layout, sealed: &SealedBytes, judged: &Verdict, report: &mut Report) -> Result<()> {

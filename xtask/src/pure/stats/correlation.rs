@@ -1,6 +1,6 @@
 //! Pearson's correlation with an interval that draws launches.
 
-use super::{Estimate, Resamples, percentile_interval};
+use super::{Estimate, Resamples};
 
 /// Sums of one unit's pairs, taken about the common mean so that little cancels.
 #[derive(Clone, Copy, Default)]
@@ -25,7 +25,7 @@ impl Resamples {
         let drawn = self.rows().filter_map(|weights| {
             correlation(weights.iter().zip(&sums).filter(|(w, _)| **w > 0).map(|(w, sums)| (f64::from(*w), sums)))
         });
-        Some(Estimate { value, interval: percentile_interval(drawn.collect()), n: pairs.len() as u64 })
+        Some(Estimate::drawn(value, drawn.collect(), pairs.len() as u64))
     }
 
     fn sums_by_unit(&self, pairs: &[(u32, f64, f64)]) -> Vec<Sums> {

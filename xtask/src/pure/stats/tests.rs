@@ -63,7 +63,7 @@ fn an_interval_holds_its_value_and_follows_the_spread_between_launches() {
     let alike: Vec<(u32, i64)> = (0..20).flat_map(|l| (0..100).map(move |i| (l, i))).collect();
     let apart: Vec<(u32, i64)> = (0..20).flat_map(|l| (0..100).map(move |i| (l, i + 50 * i64::from(l)))).collect();
     let width = |samples: &[(u32, i64)]| {
-        let e = Resamples::new("t", 0..20).quantiles(samples, &[P50])[0];
+        let e = &Resamples::new("t", 0..20).quantiles(samples, &[P50])[0];
         let (lo, hi) = e.interval.unwrap();
         assert!(lo <= e.value && e.value <= hi);
         hi - lo
@@ -89,7 +89,7 @@ fn many_launches_are_drawn_in_groups_of_consecutive_ones() {
 #[test]
 fn one_launch_gives_a_value_without_an_interval() {
     let e = Resamples::new("t", [7]).quantiles(&[(7, 3), (7, 1), (7, 2)], &[P50]);
-    assert_eq!(e, [Estimate { value: 2, interval: None, n: 3 }]);
+    assert_eq!(e, [Estimate::exact(2, 3)]);
 }
 
 #[test]
@@ -97,8 +97,17 @@ fn a_shift_of_medians_is_found_with_its_interval() {
     let base = samples(2000, 20);
     let moved: Vec<(u32, i64)> = base.iter().map(|(l, v)| (*l, v + 500)).collect();
     let shift = Resamples::new("t", 0..20).shift(&base, &moved).unwrap();
-    assert_eq!(shift, Estimate { value: 500, interval: Some((500, 500)), n: 4000 });
+    assert_eq!((shift.value, shift.interval, shift.n), (500, Some((500, 500)), 4000));
     assert_eq!(Resamples::new("t", 0..20).shift(&base, &[]), None);
+}
+
+#[test]
+fn a_shuffle_is_a_permutation_that_its_name_determines() {
+    let mut order = shuffled("a", 100);
+    assert_eq!(order, shuffled("a", 100));
+    assert_ne!(order, shuffled("b", 100));
+    order.sort_unstable();
+    assert_eq!(order, (0..100).collect::<Vec<_>>());
 }
 
 #[test]

@@ -27,19 +27,20 @@ pub(super) fn polling(data: &CellData, kept: &Kept, rows: &mut Rows) -> anyhow::
     rows.median("poll_free_drain", Unit::DeviceMs, &poll_free);
     let resamples = Resamples::new(&rows.cell_seed(), poll_free.iter().map(|(quad, _)| *quad));
     let wall = resamples.quantiles(&poll_free, &[P50]).pop();
-    if let Some(share) = wall.and_then(|wall| peak_share(data, wall)) {
+    if let Some(share) = wall.and_then(|wall| peak_share(data, &wall)) {
         rows.real("fp32_peak_pct", "%", share, "");
     }
     Ok(())
 }
 
 /// The share of the fp32 peak that a drain of this length reaches, in per cent; absent where a fact is.
-fn peak_share(data: &CellData, wall: Estimate<i64>) -> Option<Estimate<f64>> {
+fn peak_share(data: &CellData, wall: &Estimate<i64>) -> Option<Estimate<f64>> {
     let facts = &data.record.facts;
     let flop = facts.tasks? as f64 * facts.flop_per_tile? as f64;
     let peak_tflops = facts.fp32_peak_tflops.filter(|peak| *peak > 0.0)?;
     let share = |ns: i64| flop / ns as f64 / 1e3 / peak_tflops * 100.0;
-    let positive = wall.value > 0 && wall.interval.is_none_or(|(lo, _)| lo > 0);
+    let positive = wall.value > 0 && wall.draws.iter().all(|ns| *ns > 0);
     let interval = wall.interval.map(|(lo, hi)| (share(hi), share(lo)));
-    positive.then(|| Estimate { value: share(wall.value), interval, n: wall.n })
+    let draws = wall.draws.iter().map(|ns| share(*ns)).collect();
+    positive.then(|| Estimate { value: share(wall.value), interval, n: wall.n, draws })
 }

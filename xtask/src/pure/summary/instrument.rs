@@ -11,20 +11,16 @@ use schema::table::Table;
 /// of block 0's SM.
 pub(super) fn timer(data: &CellData, rows: &mut Rows) -> anyhow::Result<()> {
     if let Some(quantum) = data.record.facts.timer_quantum_ns {
-        rows.nanoseconds("timer_quantum_ns", single(i64::from(quantum), 1), "");
+        rows.nanoseconds("timer_quantum_ns", Estimate::exact(i64::from(quantum), 1), "");
     }
     let offsets = data.events.i64("offset_ns")?;
     let rtt = data.events.u32("rtt_ns")?;
     super::refuse_duplicates("SM", data.events.u32("sm")?.iter())?;
     if let Some(largest) = offsets.iter().map(|offset| offset.abs()).max() {
         let note = format!("longest round trip {} ns", rtt.iter().max().expect("a row an SM"));
-        rows.nanoseconds("sm_offset_ns_max", single(largest, offsets.len() as u64), &note);
+        rows.nanoseconds("sm_offset_ns_max", Estimate::exact(largest, offsets.len() as u64), &note);
     }
     Ok(())
-}
-
-fn single(value: i64, n: u64) -> Estimate<i64> {
-    Estimate { value, interval: None, n }
 }
 
 /// `leg_shift_ns`: by how much the median of this leg over events with the planted delay exceeds that over events without.
@@ -49,13 +45,11 @@ pub(super) fn delay(leg: Leg, delay_ns: u32, events: &Table, kept: &Kept, rows: 
     let spent = quantile(&delayed.spent, P50).zip(quantile(&plain.spent, P50)).map(|(delayed, plain)| delayed - plain);
     if let Some((shift, spent)) = shift.zip(spent) {
         let note = format!("planted {delay_ns} ns");
-        rows.nanoseconds("leg_shift_ns", shift, &note);
+        rows.nanoseconds("leg_shift_ns", shift.clone(), &note);
         rows.nanoseconds("leg_shift_error_ns", less(shift, spent), &format!("{note}, spent {spent} ns"));
     }
-    let plain: Vec<i64> = plain.legs.iter().map(|(_, duration)| *duration).collect();
-    let spread = quantile(&plain, P75).zip(quantile(&plain, P25)).map(|(high, low)| high - low);
-    if let Some(spread) = spread {
-        rows.nanoseconds("leg_spread_ns", single(spread, plain.len() as u64), "interquartile range without a delay");
+    if let Some(spread) = spread(&rows.cell_seed(), &plain.legs) {
+        rows.nanoseconds("leg_spread_ns", spread, "interquartile range without a delay");
     }
     rows.count("anomalous_events", anomalous, events.rows() as u64);
     Ok(())
@@ -72,7 +66,16 @@ struct Samples {
 
 fn less(estimate: Estimate<i64>, by: i64) -> Estimate<i64> {
     let interval = estimate.interval.map(|(lo, hi)| (lo - by, hi - by));
-    Estimate { value: estimate.value - by, interval, n: estimate.n }
+    let draws = estimate.draws.into_iter().map(|drawn| drawn - by).collect();
+    Estimate { value: estimate.value - by, interval, n: estimate.n, draws }
+}
+
+/// The interquartile range; a summary shows it without an interval, a comparison draws it.
+fn spread(seed: &str, legs: &[(u32, i64)]) -> Option<Estimate<i64>> {
+    let resamples = Resamples::new(seed, legs.iter().map(|(launch, _)| *launch));
+    let [low, high] = <[Estimate<i64>; 2]>::try_from(resamples.quantiles(legs, &[P25, P75])).ok()?;
+    let draws = high.draws.iter().zip(&low.draws).map(|(high, low)| high - low).collect();
+    Some(Estimate { value: high.value - low.value, interval: None, n: low.n, draws })
 }
 
 /// How long the leg took in each event; absent where an end of it was not recorded.

@@ -44,10 +44,19 @@ impl Unit {
     }
 
     fn print(self, value: i64) -> String {
+        let digits = match self {
+            Self::DeviceUs | Self::HostUs => 3,
+            Self::DeviceMs => 4,
+            Self::Mhz => 1,
+        };
+        decimal(self.of(value), digits)
+    }
+
+    /// A whole number of a table in this unit.
+    fn of(self, value: i64) -> f64 {
         match self {
-            Self::DeviceUs | Self::HostUs => decimal(value as f64 / 1e3, 3),
-            Self::DeviceMs => decimal(value as f64 / 1e6, 4),
-            Self::Mhz => decimal(value as f64 / 1e3, 1),
+            Self::DeviceMs => value as f64 / 1e6,
+            Self::DeviceUs | Self::HostUs | Self::Mhz => value as f64 / 1e3,
         }
     }
 
@@ -65,22 +74,43 @@ pub(in crate::pure) fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
+/// A row before it is printed: what a comparison of two runs works with.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// The row as printed.
+    pub metric: Metric,
+    /// Its value, in its unit and with every digit.
+    pub value: f64,
+    /// The value in each resample; empty where it was read or counted, or where there was nothing to draw from.
+    pub draws: Vec<f64>,
+}
+
+/// Whether a tail below its floor is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tails {
+    /// It is: what every published summary does.
+    Floored,
+    /// It is not. For a part of a run, of which nothing is published.
+    All,
+}
+
 /// The rows of one cell as they come to be.
 pub(super) struct Rows<'a> {
     plan: &'a Plan,
     run: &'a str,
     cell: &'a Cell,
     quantum_ns: Option<u32>,
+    tails: Tails,
     resamples: Option<Resamples>,
-    rows: Vec<Metric>,
+    rows: Vec<Drawn>,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(plan: &'a Plan, run: &'a str, cell: &'a Cell, quantum_ns: Option<u32>) -> Self {
-        Self { plan, run, cell, quantum_ns, resamples: None, rows: Vec::new() }
+    pub(super) fn new(plan: &'a Plan, run: &'a str, cell: &'a Cell, quantum_ns: Option<u32>, tails: Tails) -> Self {
+        Self { plan, run, cell, quantum_ns, tails, resamples: None, rows: Vec::new() }
     }
 
-    pub(super) fn finish(self) -> Vec<Metric> {
+    pub(super) fn finish(self) -> Vec<Drawn> {
         self.rows
     }
 
@@ -127,7 +157,8 @@ impl<'a> Rows<'a> {
             P999 => MIN_EVENTS_P999,
             _ => return true,
         };
-        self.plan.profile_name != ProfileName::Smoke && events >= floor && launches >= MIN_LAUNCHES
+        let enough = self.plan.profile_name != ProfileName::Smoke && events >= floor && launches >= MIN_LAUNCHES;
+        enough || self.tails == Tails::All
     }
 
     /// The draws over the launches of these samples; metrics over the same launches share them.
@@ -152,22 +183,22 @@ impl<'a> Rows<'a> {
             Some(bound) if estimate.value < bound => (bounded(estimate, bound), "bound: under two quanta"),
             _ => (estimate, ""),
         };
-        self.push(metric, unit.name(), estimate, note, |value| unit.print(value));
+        self.push(metric, unit.name(), estimate, note, |value| unit.print(value), |value| unit.of(value));
     }
 
     /// A count of something that should not be, among `n`.
     pub(super) fn count(&mut self, metric: &str, count: u64, n: u64) {
-        self.push(metric, "1", Estimate { value: count, interval: None, n }, "", |count| count.to_string());
+        self.push(metric, "1", Estimate::exact(count, n), "", |count| count.to_string(), |count| count as f64);
     }
 
     /// A row in whole nanoseconds, never a bound: differences of times, and the timer's own properties.
     pub(super) fn nanoseconds(&mut self, metric: &str, estimate: Estimate<i64>, note: &str) {
-        self.push(metric, "ns", estimate, note, |value| value.to_string());
+        self.push(metric, "ns", estimate, note, |value| value.to_string(), |value| value as f64);
     }
 
     /// A row in floating point with three digits.
     pub(super) fn real(&mut self, metric: &str, unit: &str, estimate: Estimate<f64>, note: &str) {
-        self.push(metric, unit, estimate, note, |value| decimal(value, 3));
+        self.push(metric, unit, estimate, note, |value| decimal(value, 3), |value| value);
     }
 
     /// A ratio of two medians over the same end points, with the widest interval their intervals allow.
@@ -175,14 +206,16 @@ impl<'a> Rows<'a> {
         let divide = |a: i64, b: i64| (b > 0).then(|| a as f64 / b as f64);
         let interval = over.interval.zip(under.interval);
         let interval = interval.and_then(|(over, under)| divide(over.0, under.1).zip(divide(over.1, under.0)));
+        let pairs = over.draws.iter().zip(&under.draws);
+        let draws = pairs.filter_map(|(over, under)| divide(*over, *under)).collect();
         if let Some(value) = divide(over.value, under.value) {
-            self.real("ratio", "1", Estimate { value, interval, n: over.n.min(under.n) }, note);
+            self.real("ratio", "1", Estimate { value, interval, n: over.n.min(under.n), draws }, note);
         }
     }
 
     /// Says something beside the last row of `metric`.
     pub(super) fn annotate(&mut self, metric: &str, note: &str) {
-        for row in self.rows.iter_mut().filter(|row| row.metric == metric) {
+        for row in self.rows.iter_mut().map(|row| &mut row.metric).filter(|row| row.metric == metric) {
             let separator = if row.note.is_empty() { "" } else { "; " };
             row.note = format!("{}{separator}{note}", row.note);
         }
@@ -195,9 +228,10 @@ impl<'a> Rows<'a> {
         estimate: Estimate<T>,
         note: &str,
         print: impl Fn(T) -> String,
+        of: impl Fn(T) -> f64,
     ) {
         let (lo, hi) = estimate.interval.map_or_else(Default::default, |(lo, hi)| (print(lo), print(hi)));
-        self.rows.push(Metric {
+        let metric = Metric {
             run: self.run.to_owned(),
             experiment: self.plan.experiment.clone(),
             phase: self.cell.phase.name().to_owned(),
@@ -209,14 +243,17 @@ impl<'a> Rows<'a> {
             hi,
             n: estimate.n,
             note: note.to_owned(),
-        });
+        };
+        let draws = estimate.draws.into_iter().map(&of).collect();
+        self.rows.push(Drawn { metric, value: of(estimate.value), draws });
     }
 }
 
 /// The bound that stands for a value the timer cannot resolve: from zero to two quanta, or to the interval's upper end.
 fn bounded(estimate: Estimate<i64>, bound: i64) -> Estimate<i64> {
     let upper = estimate.interval.map_or(bound, |(_, hi)| hi.max(bound));
-    Estimate { value: bound, interval: Some((0, upper)), n: estimate.n }
+    let draws = estimate.draws.into_iter().map(|drawn| drawn.max(bound)).collect();
+    Estimate { value: bound, interval: Some((0, upper)), n: estimate.n, draws }
 }
 
 #[cfg(test)]
@@ -236,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_bound_reaches_from_zero() {
-        let estimate = |value, interval| Estimate { value, interval, n: 5 };
+        let estimate = |value, interval| Estimate { value, interval, n: 5, draws: Vec::new() };
         assert_eq!(bounded(estimate(32, None), 64), estimate(64, Some((0, 64))));
         assert_eq!(bounded(estimate(32, Some((-5, 96))), 64), estimate(64, Some((0, 96))));
     }

@@ -7,8 +7,11 @@ use crate::pure::sample;
 use crate::pure::sums;
 use crate::steps::gate::Passed;
 use crate::world::files;
-use crate::world::layout::{Layout, MANIFEST, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, is_detached, published_name};
-use crate::world::signature;
+use crate::world::layout::{
+    Layout, MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, is_detached, published_name,
+};
+use crate::world::provenance;
+use crate::world::signature::{self, SigningKey};
 use anyhow::{Context, Result};
 use schema::table::Table;
 use schema::{Digest, ExitCode};
@@ -28,7 +31,7 @@ pub(super) struct Staged {
     pub(super) bytes: u64,
 }
 
-pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Result<Staged> {
+pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) -> Result<Staged> {
     fs_err::create_dir_all(paths.state())?;
     let dir = tempfile::Builder::new().prefix("publish-").tempdir_in(paths.state())?;
     let mut stage = Stage { dir: dir.path(), sums: BTreeMap::new(), bytes: 0 };
@@ -49,6 +52,7 @@ pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&Path>) -> Resul
     // Both as they were judged: what lies on disk may have been edited since.
     stage.add(published_name(run, MANIFEST), &to_bytes(sealed.manifest())?)?;
     stage.add(published_name(run, VERDICT), &to_bytes(passed.judged().verdict())?)?;
+    stage.add(published_name(run, PROVENANCE), &built_from(paths, passed)?)?;
     if let Some(key) = key {
         signature::sign(key, &dir.path().join(published_name(run, MANIFEST)))?;
         let name = published_name(run, SIGNATURE);
@@ -89,6 +93,17 @@ impl Stage<'_> {
         self.add(published_name(run, SUMS), committed.as_bytes())?;
         self.add(published_name(run, SUMS_DETACHED), detached.as_bytes())
     }
+}
+
+/// What the run was built from, as a statement of its own.
+fn built_from(paths: &Paths, passed: &Passed) -> Result<Vec<u8>> {
+    provenance::statement(paths, passed.judged().evidence())?.ok_or_else(|| {
+        fail(
+            ExitCode::Refused,
+            "the toolkit lock that the run was built with is neither in this tree nor in its history",
+            "publish in the repository that the run was made in",
+        )
+    })
 }
 
 /// The block rows of the chosen events, one table a cell that has any.

@@ -8,7 +8,7 @@ use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
 
-fn judged(disk: &OnDisk) -> Judged {
+pub(super) fn judged(disk: &OnDisk) -> Judged {
     gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap()
 }
 
@@ -131,12 +131,8 @@ fn manifest_and_verdict_are_published_as_they_were_judged() {
 fn a_signed_publication_names_its_key_and_a_foreign_signature_is_found() {
     let disk = copy();
     let keys = tempfile::tempdir().unwrap();
-    let key = keys.path().join("key");
-    let mut make = std::process::Command::new("ssh-keygen");
-    if !make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no ssh-keygen");
-        return;
-    }
+    let Some(key) = crate::world::signature::tests::key(keys.path(), "key", "ed25519", "") else { return };
+    let key = SigningKey::File(key);
     publish(&disk.paths, &judged(&disk).pass().unwrap(), Some(&key)).unwrap();
     let report = verify(&disk.paths, &[]).unwrap();
     assert!(report.ok && report.runs[0].authorship.starts_with("SHA256:"), "{report}");

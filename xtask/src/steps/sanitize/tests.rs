@@ -28,7 +28,12 @@ enum Trick {
     Forged,
     /// A kernel prints beside the harness.
     Prints,
+    /// Says where it ran: in the logs of controls, and on stderr of programs that hang.
+    Tells,
 }
+
+/// What names a machine, a user and a GPU.
+const TOLD: &str = " in /home/alice/assay/harness at 10.9.8.7 on GPU-fa4efa4e-0000-4000-8000-000000000001";
 
 /// A runtime that pretends to be tool, harness and sha256sum.
 struct Fake {
@@ -83,7 +88,8 @@ impl Fake {
         let control = after("--program") == tool.control();
         let end = end(&after("--nonce"));
         let (text, mut ended) = match trick {
-            Trick::Hangs => ("========= COMPUTE-SANITIZER\n".to_owned(), ended(0, "")),
+            Trick::Tells if control => (data("control").replace(" in harness", TOLD), ended(FOUND, "")),
+            Trick::Hangs | Trick::Tells => ("========= COMPUTE-SANITIZER\n".to_owned(), ended(0, "")),
             Trick::Forged if !control => (String::new(), ended(0, &(data("clean") + &end))),
             Trick::NeverRuns if !control => (data("clean"), ended(0, "")),
             Trick::Blind => (data("clean"), ended(0, &end)),
@@ -93,8 +99,11 @@ impl Fake {
             _ => (data("clean"), ended(0, &end)),
         };
         std::fs::write(log, text).unwrap();
-        if trick == Trick::Hangs {
+        if trick == Trick::Hangs || trick == Trick::Tells && !control {
             (ended.code, ended.timed_out) = (None, true);
+        }
+        if trick == Trick::Tells {
+            ended.stderr = TOLD.to_owned();
         }
         ended
     }
@@ -209,6 +218,30 @@ impl Place {
         let ctx = Context { paths: &self.paths, toolkit: &self.toolkit, ui: &self.ui, bounds };
         sanitize(&ctx, runtime, &self.program)
     }
+}
+
+#[test]
+fn nothing_that_names_the_machine_is_kept_and_what_is_kept_reads_as_it_was_judged() {
+    let place = Place::new();
+    let sanitized = place.sanitize(&Fake::new(Trick::Tells)).unwrap();
+    let dir = sanitized.dir.as_ref().unwrap();
+    let (mut controls, mut hanging) = (0, 0);
+    for verdict in &sanitized.verdicts {
+        let log = std::fs::read_to_string(dir.join(&verdict.log)).unwrap();
+        assert_eq!(Digest::of(&log), verdict.log_digest);
+        if verdict.control_caught == Some(true) {
+            assert!(log.contains("in /home/<user>/assay/harness at <address> on <gpu>"), "{log}");
+            controls += 1;
+        } else {
+            assert!(verdict.why.contains("<address>"), "{}", verdict.why);
+            hanging += 1;
+        }
+        for file in [log, serde_json::to_string(verdict).unwrap()] {
+            assert!(!["alice", "10.9.8.7", "fa4efa4e"].iter().any(|word| file.contains(word)), "{file}");
+        }
+    }
+    assert_eq!(controls, Tool::ALL.len());
+    assert!(hanging > 0);
 }
 
 /// Something else that goes in.

@@ -124,7 +124,7 @@ fn being_asked_to_stop_ends_the_child_with_the_documented_code() {
         let pid = std::cell::RefCell::new(String::new());
         let stop = || (!pid.borrow().is_empty()).then_some(signal);
         let error = sh("echo $$; sleep 60")
-            .run_until(&mut |line| line.clone_into(&mut pid.borrow_mut()), &stop, &|| false)
+            .run_until(None, &mut |line| line.clone_into(&mut pid.borrow_mut()), &stop, &|| false)
             .unwrap_err();
         assert_eq!(code_of(&error), code);
         assert!(is_gone(&pid.borrow()));
@@ -150,7 +150,7 @@ fn a_silent_child_is_ended_when_the_caller_says_it_is_overdue() {
 #[test]
 fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     let began = Instant::now();
-    let mut running = Running::start(&sh("trap '' TERM; echo begun; while :; do sleep 0.1; done")).unwrap();
+    let mut running = Running::start(&sh("trap '' TERM; echo begun; while :; do sleep 0.1; done"), None).unwrap();
     running.take(Duration::from_secs(5), &mut |_| {});
     rustix::process::kill_process(running.pid, Signal::STOP).unwrap();
     let patience = Patience { term: Duration::from_millis(50), kill: Duration::ZERO };

@@ -34,11 +34,18 @@ impl Lock {
     /// When it cannot be read, or a line is not `NAME==VERSION --hash=sha256:HEX # BYTES`.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs_err::read_to_string(path)?;
-        let wheels = parse(&text).map_err(|error| {
+        Self::of(&text).map_err(|error| {
             let message = format!("{}: {error:#}", path.display());
             fail(ExitCode::Config, message, "git checkout -- docker/toolkit.lock")
-        })?;
-        Ok(Self { digest: Digest::of(&text), wheels })
+        })
+    }
+
+    /// Reads the lock's text.
+    ///
+    /// # Errors
+    /// When a line is not as [`Lock::read`] wants it.
+    pub fn of(text: &str) -> Result<Self> {
+        Ok(Self { digest: Digest::of(text), wheels: parse(text)? })
     }
 }
 

@@ -1,0 +1,45 @@
+//! Who signed the manifest: which key, and by a list of allowed signers, whose.
+
+use super::Report;
+use crate::world::files;
+use crate::world::layout::{Layout, MANIFEST, SIGNATURE};
+use crate::world::signature::{self, Allowed};
+use anyhow::Result;
+use std::path::Path;
+
+/// What is said where no key signed.
+const UNPROVEN: &str = "unproven";
+
+/// The key that signed the manifest, or `unproven`. A signature that does not hold is a problem.
+pub(super) fn key(layout: &Layout, report: &mut Report) -> String {
+    if !files::exists(&layout.path(SIGNATURE)) {
+        return UNPROVEN.to_owned();
+    }
+    match signature::signer(&layout.path(MANIFEST), &layout.path(SIGNATURE)) {
+        Ok(signer) => signer.fingerprint,
+        Err(error) => {
+            report.problem(layout.shown(SIGNATURE), "signature", format!("{error:#}"));
+            UNPROVEN.to_owned()
+        }
+    }
+}
+
+/// Whose `key` it is by a list; that it is nobody's, or that there is no signature, is a problem.
+pub(super) fn signer(layout: &Layout, list: &Path, key: &str, report: &mut Report) -> Result<Option<String>> {
+    let (manifest, signature) = (layout.path(MANIFEST), layout.path(SIGNATURE));
+    if !files::exists(&signature) {
+        report.problem(layout.shown(SIGNATURE), "signature", "the manifest is not signed, so by no allowed signer");
+        return Ok(None);
+    }
+    if key == UNPROVEN {
+        // That it does not hold was said.
+        return Ok(None);
+    }
+    match signature::allowed(list, &manifest, &signature)? {
+        Allowed::By(principal) => Ok(Some(principal)),
+        Allowed::No(why) => {
+            report.problem(layout.shown(SIGNATURE), "signature", format!("not by an allowed signer: {why}"));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Whether two runs agree: per metric and cell the effect with its interval, an equivalence band, and one word.
+//!
+//! The effect is the second run's value less the first's, in the metric's unit. Its interval takes the draws that each run's own
+//! interval was made of (launches for quantiles, ABBA quads for costs and drains) in pairs that no draw is common to, since two
+//! runs are independent. What was counted or read has its difference for an interval; what is counted by chance, that of two
+//! Poisson counts.
+//!
+//! `REPRODUCED`: the whole interval lies within the band. `SHIFTED`: all of it lies outside. `AMBIGUOUS`: neither, or there is
+//! too little to say. For the whole comparison one shifted metric is enough to say `SHIFTED`, and `REPRODUCED` takes every
+//! metric; those that rest on too few events in either run are shown and do not count. Two GPU models have no verdict: their
+//! numbers stand side by side.
+
+pub mod halves;
+mod inputs;
+
+pub use inputs::{Difference, differences};
+
+use super::gate::Evidence;
+use super::stats::percentile_interval;
+use super::summary::Drawn;
+use schema::compare::{Band, Bands, MIN_EVENTS_COMPARED, is_chance, is_reading};
+use schema::plan::{Phase, Slots};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The 97.5 % point of the normal distribution, for the difference of two Poisson counts.
+const NORMAL_95: f64 = 1.96;
+
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Word {
+    /// The whole interval lies outside the band.
+    Shifted,
+    /// Neither.
+    Ambiguous,
+    /// The whole interval lies within the band.
+    Reproduced,
+}
+
+impl Word {
+    /// The word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shifted => "SHIFTED",
+            Self::Ambiguous => "AMBIGUOUS",
+            Self::Reproduced => "REPRODUCED",
+        }
+    }
+}
+
+/// One metric of one cell in both runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The metric's name.
+    pub id: String,
+    /// `phase/cell`; across GPU models, what the cell is on either: `blocks=full` for its number of blocks.
+    pub cell: String,
+    /// The unit of every number here.
+    pub unit: String,
+    /// The first run's value; absent where it has none.
+    pub a: Option<f64>,
+    /// The second run's value; absent where it has none.
+    pub b: Option<f64>,
+    /// `b` less `a`; absent where either is, and across GPU models.
+    pub effect: Option<f64>,
+    /// Lower end of the effect's 95 % interval.
+    pub lo: Option<f64>,
+    /// Upper end of it.
+    pub hi: Option<f64>,
+    /// Half-width of the band.
+    pub band: Option<f64>,
+    /// The word; absent across GPU models.
+    pub verdict: Option<Word>,
+    /// Why there is no more to say; empty where there is.
+    pub why: String,
+    /// Whether it counts for the whole.
+    #[serde(skip)]
+    counts: bool,
+}
+
+/// Two runs side by side.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The word for the whole; absent across GPU models.
+    pub verdict: Option<Word>,
+    /// Why there is none; empty where there is one.
+    pub why: String,
+    /// Every metric of either run.
+    pub metrics: Vec<Compared>,
+    /// What differs in how the runs were made, in the order of the path; the first of it comes first.
+    pub environment: Vec<Difference>,
+}
+
+/// Compares two runs; bands are the first run's plan's.
+#[must_use]
+pub fn compare(a: &Evidence, b: &Evidence) -> Comparison {
+    let environment = differences(a, b);
+    let (one, other) = (&a.environment.device, &b.environment.device);
+    let (rows_a, rows_b) = (&a.recomputed.drawn, &b.recomputed.drawn);
+    if one.name != other.name {
+        let why = format!("different GPU models, {} and {}: side by side, never blended", one.name, other.name);
+        let metrics = side_by_side((rows_a, &one.slots), (rows_b, &other.slots));
+        return Comparison { verdict: None, why, metrics, environment };
+    }
+    let metrics = compare_rows(rows_a, rows_b, &a.plan.compare);
+    Comparison { verdict: Some(overall(&metrics)), why: String::new(), metrics, environment }
+}
+
+/// Compares the rows of two runs on one GPU model, in the first run's order, then what only the second has.
+#[must_use]
+pub fn compare_rows(a: &[Drawn], b: &[Drawn], bands: &Bands) -> Vec<Compared> {
+    pairs(a, b, place).into_iter().map(|(cell, a, b)| one(cell, a, b, bands)).collect()
+}
+
+/// The word for all of them.
+#[must_use]
+pub fn overall(metrics: &[Compared]) -> Word {
+    let counted = metrics.iter().filter(|metric| metric.counts).filter_map(|metric| metric.verdict);
+    counted.min().unwrap_or(Word::Ambiguous)
+}
+
+fn place(row: &Drawn) -> String {
+    format!("{}/{}", row.metric.phase, row.metric.cell)
+}
+
+type Pair<'a> = (String, Option<&'a Drawn>, Option<&'a Drawn>);
+
+/// Rows that speak of the same metric of the same place.
+fn pairs<'a>(a: &'a [Drawn], b: &'a [Drawn], place: impl Fn(&Drawn) -> String) -> Vec<Pair<'a>> {
+    placed_pairs(a.iter().map(|row| (place(row), row)), b.iter().map(|row| (place(row), row)))
+}
+
+fn placed_pairs<'a>(
+    a: impl Iterator<Item = (String, &'a Drawn)>,
+    b: impl Iterator<Item = (String, &'a Drawn)>,
+) -> Vec<Pair<'a>> {
+    let b: Vec<(String, &Drawn)> = b.collect();
+    let by_key: BTreeMap<(&str, &str), &Drawn> =
+        b.iter().map(|(place, row)| ((place.as_str(), row.metric.metric.as_str()), *row)).collect();
+    let mut seen = BTreeSet::new();
+    let mut pairs = Vec::new();
+    for (place, row) in a {
+        let found = by_key.get(&(place.as_str(), row.metric.metric.as_str())).copied();
+        seen.insert((place.clone(), row.metric.metric.clone()));
+        pairs.push((place, Some(row), found));
+    }
+    let only = b.iter().filter(|(place, row)| !seen.contains(&(place.clone(), row.metric.metric.clone())));
+    pairs.extend(only.map(|(place, row)| (place.clone(), None, Some(*row))));
+    pairs
+}
+
+fn one(cell: String, a: Option<&Drawn>, b: Option<&Drawn>, bands: &Bands) -> Compared {
+    let mut compared = unjudged(cell, a, b);
+    compared.verdict = Some(Word::Ambiguous);
+    let thin = [a, b].into_iter().flatten().any(is_thin);
+    compared.counts = !thin;
+    let (Some(a), Some(b)) = (a, b) else {
+        let lacks = if a.is_none() { "first" } else { "second" };
+        compared.why = format!("the {lacks} run has no such value");
+        return compared;
+    };
+    let effect = b.value - a.value;
+    let width = Band::of(&a.metric.metric, bands).width(a.value, b.value);
+    let interval = interval(a, b, effect);
+    (compared.effect, compared.band) = (Some(rounded(effect)), Some(rounded(width)));
+    (compared.lo, compared.hi) = (interval.map(|(lo, _)| rounded(lo)), interval.map(|(_, hi)| rounded(hi)));
+    match interval {
+        None => compared.why = "too few launches for an interval".to_owned(),
+        Some(_) if thin => compared.why = format!("fewer than {MIN_EVENTS_COMPARED} events"),
+        Some(interval) => compared.verdict = Some(word(interval, width)),
+    }
+    compared
+}
+
+/// The word for an interval of an effect and the half-width of a band.
+#[must_use]
+pub fn word((lo, hi): (f64, f64), width: f64) -> Word {
+    if -width <= lo && hi <= width {
+        Word::Reproduced
+    } else if lo > width || hi < -width {
+        Word::Shifted
+    } else {
+        Word::Ambiguous
+    }
+}
+
+/// The interval of the effect. Draw i of the first run stands beside draw i + 1 of the second, since equal numbers of launches
+/// in equal cells are drawn alike, and what is drawn alike is not independent.
+fn interval(a: &Drawn, b: &Drawn, effect: f64) -> Option<(f64, f64)> {
+    if is_chance(&a.metric.metric) {
+        let half = NORMAL_95 * libm::sqrt(a.value + b.value);
+        return Some((effect - half, effect + half));
+    }
+    if is_reading(&a.metric.metric) {
+        return Some((effect, effect));
+    }
+    let n = a.draws.len().min(b.draws.len());
+    let effects: Vec<f64> = (0..n).map(|i| b.draws[(i + 1) % n] - a.draws[i]).collect();
+    percentile_interval(&effects)
+}
+
+/// A time of too few events.
+fn is_thin(row: &Drawn) -> bool {
+    row.metric.unit == "us" && row.metric.n < MIN_EVENTS_COMPARED
+}
+
+fn side_by_side(a: (&[Drawn], &Slots), b: (&[Drawn], &Slots)) -> Vec<Compared> {
+    let roles = |(rows, slots): (&'_ [Drawn], &Slots)| -> Vec<String> { rows.iter().map(|r| role(r, slots)).collect() };
+    let (places_a, places_b) = (roles(a), roles(b));
+    let pairs = placed_pairs(places_a.into_iter().zip(a.0), places_b.into_iter().zip(b.0));
+    pairs.into_iter().map(|(cell, a, b)| unjudged(cell, a, b)).collect()
+}
+
+/// What a cell is whatever the device: its number of blocks in terms of the slots.
+fn role(row: &Drawn, slots: &Slots) -> String {
+    let phase = Phase::ALL.into_iter().find(|phase| phase.name() == row.metric.phase);
+    let per_sm = match phase {
+        Some(Phase::Baseline) => slots.drain_per_sm,
+        Some(Phase::Yield) => slots.yield_per_sm,
+        _ => 0,
+    };
+    let full = slots.sms * per_sm;
+    let part = |part: &str| match part.strip_prefix("blocks=").and_then(|n| n.parse::<u32>().ok()) {
+        Some(n) if n == full => "blocks=full".to_owned(),
+        Some(n) if n + 1 == full => "blocks=one_open".to_owned(),
+        Some(n) if n == slots.sms => "blocks=sms".to_owned(),
+        Some(n) if phase == Some(Phase::Calibrate) && n.is_multiple_of(slots.sms) => {
+            format!("blocks={}*sms", n / slots.sms)
+        }
+        _ => part.to_owned(),
+    };
+    let parts: Vec<String> = row.metric.cell.split(',').map(part).collect();
+    format!("{}/{}", row.metric.phase, parts.join(","))
+}
+
+/// Both values and nothing about them.
+fn unjudged(cell: String, a: Option<&Drawn>, b: Option<&Drawn>) -> Compared {
+    let either = a.or(b).expect("a pair has a row");
+    let value = |row: Option<&Drawn>| row.map(|row| row.metric.value.parse().unwrap_or(row.value));
+    Compared {
+        id: either.metric.metric.clone(),
+        cell,
+        unit: either.metric.unit.clone(),
+        a: value(a),
+        b: value(b),
+        effect: None,
+        lo: None,
+        hi: None,
+        band: None,
+        verdict: None,
+        why: String::new(),
+        counts: true,
+    }
+}
+
+/// Six digits after the point: more than any unit here is printed with.
+fn rounded(value: f64) -> f64 {
+    let rounded = (value * 1e6).round() / 1e6;
+    if rounded == 0.0 { 0.0 } else { rounded }
+}
+
+#[cfg(test)]
+mod tests;
