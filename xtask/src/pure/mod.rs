@@ -1,5 +1,6 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
+pub mod altered;
 pub mod attempts;
 pub mod claims;
 pub mod clock_class;
@@ -10,6 +11,7 @@ pub mod figures;
 pub mod gate;
 pub mod json;
 pub mod measured;
+pub mod names;
 pub mod notebook;
 pub mod nvinfo;
 pub mod occupancy;

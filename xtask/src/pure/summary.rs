@@ -13,7 +13,7 @@ mod instrument;
 mod rows;
 mod yields;
 
-pub use blocks::check_blocks;
+pub use blocks::{BlockCheck, check_blocks};
 pub(super) use rows::decimal;
 
 use anyhow::{Context, bail, ensure};

@@ -21,7 +21,13 @@ use std::path::PathBuf;
 pub fn ids(paths: &Paths) -> Result<Vec<String>> {
     let names = files::entries(&paths.manifests())?;
     let run = |name: &String| name.strip_suffix(".json").filter(|run| !run.ends_with(".verdict")).map(str::to_owned);
-    Ok(names.iter().filter_map(run).collect())
+    Ok(names.iter().filter_map(run).filter(|run| is_id(run)).collect())
+}
+
+/// Whether a word can be a run's id, and therefore name a folder.
+#[must_use]
+pub fn is_id(word: &str) -> bool {
+    !word.contains('/') && files::check_name(word).is_ok()
 }
 
 /// Every published run.
@@ -36,13 +42,17 @@ pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
 fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<PublishedRun> {
     let layout = Layout::Published { paths: paths.clone(), run };
     let environment: Environment = json(&layout, "environment.json")?;
-    let metrics = from_csv(&files::read_text(&layout.path("summary/metrics.csv"))?)?;
+    let metrics = String::from_utf8(read(&layout, "summary/metrics.csv")?).context("summary/metrics.csv")?;
+    let metrics = from_csv(&metrics)?;
     Ok(told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook))
 }
 
+fn read(layout: &Layout, name: &str) -> Result<Vec<u8>> {
+    layout.read(name)?.with_context(|| format!("{} is absent", layout.shown(name)))
+}
+
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
-    let path = layout.path(name);
-    serde_json::from_slice(&files::read_plain(&path)?).with_context(|| format!("failed to read {}", path.display()))
+    serde_json::from_slice(&read(layout, name)?).with_context(|| format!("failed to read {}", layout.shown(name)))
 }
 
 /// A run as the Markdown tells it.

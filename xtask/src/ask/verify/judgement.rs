@@ -10,7 +10,7 @@ use crate::pure::summary::check_blocks;
 use crate::world::evidence;
 use crate::world::layout::{Layout, MANIFEST, VERDICT};
 use anyhow::Result;
-use schema::table::Table;
+use schema::table::MAX_VALUES;
 use schema::verdict::{GateResult, Verdict};
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
     };
     let expected: BTreeSet<String> =
         chosen.iter().map(|(cell, _, _)| format!("cells/{cell}{}", sample::SUFFIX)).collect();
-    for (name, _) in layout.listing().map(|(found, _)| found).unwrap_or_default() {
+    for name in layout.listing().map(|listing| listing.files).unwrap_or_default().into_keys() {
         if sample::is_sample(&name) && !expected.contains(&name) {
             report.problem(layout.shown(&name), "extra", "no event of that cell was chosen");
         }
@@ -85,7 +85,7 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
             continue;
         }
         let file = format!("cells/{name}{}", sample::SUFFIX);
-        let faults = Table::read(&layout.path(&file)).and_then(|rows| {
+        let faults = layout.table(&file).and_then(|reader| reader.all(MAX_VALUES)).and_then(|rows| {
             let events = sample::rows_of(&cell.data.events, &name, &chosen)?;
             check_blocks(&events, &rows)
         });
@@ -133,7 +133,14 @@ fn check_today(
     report: &mut Report,
 ) -> Result<()> {
     let run = layout.run();
-    let Some(history) = evidence::history(paths, evidence)? else {
+    let history = match evidence::history(paths, evidence) {
+        Ok(history) => history,
+        Err(error) => {
+            report.problem(layout.shown(MANIFEST), "malformed", format!("its history: {error:#}"));
+            return Ok(());
+        }
+    };
+    let Some(history) = history else {
         report
             .notes
             .push(format!("{run}: no git history here; source and registration rest on what the verdict recorded"));
