@@ -122,12 +122,18 @@ fn what_is_not_whole_is_refused_by_name() {
 #[test]
 fn a_file_that_differs_from_the_index_is_refused() {
     let home = Home::packed();
-    let index = home.parts().join(format!("{RUN}.pack.json"));
-    let text = std::fs::read_to_string(&index).unwrap();
-    std::fs::write(&index, text.replace("\"empty\"", "\"other\"")).unwrap();
+    let path = home.parts().join(format!("{RUN}.pack.json"));
+    let index: schema::bundle::PackIndex = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let renamed = |to: &str| {
+        let mut index = index.clone();
+        let facts = index.files.remove("empty").unwrap();
+        index.files.insert(to.to_owned(), facts);
+        std::fs::write(&path, serde_json::to_vec_pretty(&index).unwrap()).unwrap();
+    };
+    renamed("other");
     home.refused(&["not what was packed", "empty", "other"]);
-    std::fs::write(&index, text.replace("\"empty\"", "\"../other\"")).unwrap();
-    home.refused(&["pack.json"]);
+    renamed("../other");
+    home.refused(&["pack.json", "is not a path below"]);
 }
 
 #[test]

@@ -25,6 +25,13 @@ pub struct Beneath {
     shown: PathBuf,
 }
 
+/// The folder that the last file was opened in.
+#[derive(Debug, Default)]
+pub struct Folder {
+    path: String,
+    open: Option<OwnedFd>,
+}
+
 /// An open plain file.
 #[derive(Debug)]
 pub struct Plain {
@@ -60,21 +67,42 @@ impl Beneath {
     /// # Errors
     /// When the name is not one below the folder, goes through a link or is one, or is anything but a plain file.
     pub fn file(&self, name: &str) -> Result<Option<Plain>> {
+        self.file_in(&mut Folder::default(), name)
+    }
+
+    /// As [`Beneath::file`], for many names in order: the folder of the last one stays open.
+    ///
+    /// # Errors
+    /// As [`Beneath::file`].
+    pub fn file_in(&self, last: &mut Folder, name: &str) -> Result<Option<Plain>> {
         check_name(name)?;
-        let shown = || self.shown.join(name).display().to_string();
-        let (folders, leaf) = name.rsplit_once('/').map_or((None, name), |(folders, leaf)| (Some(folders), leaf));
+        let (path, leaf) = name.rsplit_once('/').unwrap_or(("", name));
+        let mut opened = || -> Result<Option<Plain>> {
+            if path.is_empty() {
+                return plain_in(self.dir.as_fd(), OsStr::new(leaf));
+            }
+            if last.open.is_none() || last.path != path {
+                last.open = self.folder(path)?;
+                path.clone_into(&mut last.path);
+            }
+            last.open.as_ref().map_or(Ok(None), |folder| plain_in(folder.as_fd(), OsStr::new(leaf)))
+        };
+        opened().with_context(|| format!("failed to open {}", self.shown.join(name).display()))
+    }
+
+    /// Opens a folder below, part by part; absent when nothing lies there.
+    fn folder(&self, path: &str) -> Result<Option<OwnedFd>> {
         let mut folder: Option<OwnedFd> = None;
-        for part in folders.iter().flat_map(|folders| folders.split('/')) {
+        for part in path.split('/') {
             let at = folder.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
             match openat(at, part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Ok(fd) => folder = Some(fd),
                 Err(Errno::NOENT) => return Ok(None),
-                Err(Errno::LOOP | Errno::NOTDIR) => bail!("{} does not lie below a folder of its own", shown()),
-                Err(error) => return Err(error).with_context(|| format!("failed to open {}", shown())),
+                Err(Errno::LOOP | Errno::NOTDIR) => bail!("it does not lie below a folder of its own"),
+                Err(error) => return Err(error.into()),
             }
         }
-        let at = folder.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
-        plain_in(at, OsStr::new(leaf)).with_context(|| format!("failed to open {}", shown()))
+        Ok(folder)
     }
 
     /// Reads a plain file of at most `most` bytes; absent when nothing lies there.

@@ -90,27 +90,31 @@ fn scan_into(dir: BorrowedFd<'_>, prefix: &str, scan: &mut Scan) -> Result<()> {
 
 /// The digests and lengths of many files at once, in the order given. An unreadable file gives its error in its place.
 pub fn digest_all(files: &[PathBuf]) -> Vec<Result<(Digest, u64)>> {
-    digest_each(files, |path| plain(path))
+    digest_each(files, |(), path| plain(path))
 }
 
 /// As [`digest_all`], for files by their names below a folder that nobody vouches for.
 pub fn digest_below(folder: &Beneath, names: &[&str]) -> Vec<Result<(Digest, u64)>> {
-    digest_each(names, |name| folder.file(name)?.with_context(|| format!("{name} is absent")))
+    digest_each(names, |last, name| folder.file_in(last, name)?.with_context(|| format!("{name} is absent")))
 }
 
 /// How much of a file is read at once. Two threads of this need little memory, and larger pieces are not faster.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Hashes on all cores, file by file, each thread with one buffer.
-fn digest_each<T: Sync>(files: &[T], open: impl Fn(&T) -> Result<Plain> + Sync) -> Vec<Result<(Digest, u64)>> {
+/// Hashes on all cores, file by file, each thread with one buffer and what it keeps from one file to the next.
+fn digest_each<T: Sync, S: Default>(
+    files: &[T],
+    open: impl Fn(&mut S, &T) -> Result<Plain> + Sync,
+) -> Vec<Result<(Digest, u64)>> {
     let next = AtomicUsize::new(0);
     let (send, receive) = channel();
     rayon::broadcast(|_| {
-        let mut buffer = vec![0; PIECE_BYTES];
+        let (mut buffer, mut kept) = (vec![0; PIECE_BYTES], S::default());
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(file) = files.get(at) else { return };
-            let digest = open(file).and_then(|plain| Ok(Digest::of_reader_through(plain.file, &mut buffer)?));
+            let digest =
+                open(&mut kept, file).and_then(|plain| Ok(Digest::of_reader_through(plain.file, &mut buffer)?));
             // The receiver outlives every thread here.
             let _ = send.clone().send((at, digest));
         }
