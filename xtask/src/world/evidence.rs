@@ -206,7 +206,9 @@ fn cell(layout: &Layout, name: &str, digests: &BTreeMap<&str, Digest>) -> Result
     let events = table(layout, &format!("{stem}.parquet"))?;
     let launches = format!("{stem}.launches.parquet");
     let launches = digests.contains_key(launches.as_str()).then(|| table(layout, &launches)).transpose()?;
-    Ok(CellEvidence { data: CellData { record, events, launches }, faults })
+    let data = CellData { record, events, launches };
+    data.check_range().map_err(|error| unreadable(layout, &format!("{stem}.parquet"), &error))?;
+    Ok(CellEvidence { data, faults })
 }
 
 fn sanitizer(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<SanitizerEvidence>> {

@@ -3,14 +3,19 @@
 
 use super::tests::{names, reseal, verify_raw};
 use super::*;
+use crate::pure::derive::derive;
+use crate::pure::gate::{self, Evidence, Facts};
 use crate::pure::json::to_bytes;
+use crate::pure::summary::CellData;
+use crate::pure::synthetic::{set_column, take_rows};
 use crate::steps::seal::Sealed;
-use crate::trial::{OnDisk, Trial, copy};
+use crate::trial::{OnDisk, RUN, Trial, copy};
 use crate::world::files::write_whole;
 use crate::world::layout::{MANIFEST, SUMS, VERDICT};
 use schema::Digest;
 use schema::cell::CellRecord;
 use schema::manifest::{Manifest, Subject, SubjectDigest};
+use schema::table::{Column, Table};
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
@@ -294,4 +299,89 @@ fn words_that_become_paths_or_arguments_are_refused() {
     let plan = fs_err::read_to_string(disk.run().join("plan.toml")).unwrap();
     reseal(&disk, "plan.toml", plan.replace("experiment = \"preempt\"", "experiment = \"../../x\"").as_bytes());
     says(&verify_raw(&disk), MANIFEST, "malformed", "is no experiment");
+}
+
+/// Columns of every table made extreme, empty or absent, as a forger may seal it: judging it again ends in a verdict or an
+/// error, never in a panic. A judgement takes a while, so each cell meets a few of them.
+#[test]
+fn no_forged_table_makes_the_judgement_panic() {
+    let (_disk, judged) = Trial::of_events(50).judged();
+    let (evidence, facts) = (judged.evidence(), Facts::stored(&judged.verdict().gates));
+    let judge = |mut forged: Evidence| {
+        // As loading does.
+        if forged.cells.iter().any(|cell| cell.data.check_range().is_err()) {
+            return;
+        }
+        let data: Vec<CellData> = forged.cells.iter().map(|cell| cell.data.clone()).collect();
+        forged.recomputed = derive(&forged.plan, &forged.environment.device.slots, RUN, &data);
+        drop(gate::verdict(&forged, &facts, Digest::of("forged")));
+        drop(forged.sampled_events(Digest::of("forged")));
+    };
+    let mut panicked = Vec::new();
+    for at in 0..evidence.cells.len() {
+        for launches in [false, true] {
+            let table_of = |evidence: &Evidence| match launches {
+                false => Some(evidence.cells[at].data.events.clone()),
+                true => evidence.cells[at].data.launches.clone(),
+            };
+            let Some(table) = table_of(evidence) else { continue };
+            for (what, forged_table) in forgeries(&table).into_iter().skip(at % 29).step_by(58) {
+                let mut forged = evidence.clone();
+                match launches {
+                    false => forged.cells[at].data.events = forged_table,
+                    true => forged.cells[at].data.launches = Some(forged_table),
+                }
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| judge(forged))).is_err() {
+                    panicked.push(format!(
+                        "{} {}: {what}",
+                        evidence.cells[at].name(),
+                        if launches { "launches" } else { "events" }
+                    ));
+                }
+            }
+        }
+    }
+    assert!(panicked.is_empty(), "{} of them: {panicked:#?}", panicked.len());
+}
+
+#[test]
+fn numbers_that_no_cell_measures_are_refused() {
+    let (_disk, judged) = Trial::of_events(50).judged();
+    let yields = judged.evidence().cells.iter().find(|cell| cell.name().starts_with("yield/k")).unwrap();
+    yields.data.check_range().unwrap();
+    for column in [Column::I64(vec![i64::MIN; 50]), Column::I64(vec![(1 << 48) + 1; 50])] {
+        let mut data = yields.data.clone();
+        set_column(&mut data.events, "first_observer_ns", column);
+        assert!(data.check_range().unwrap_err().to_string().contains("first_observer_ns"));
+    }
+}
+
+/// A table with one column made extreme or taken away, with no rows, and with its rows twice.
+fn forgeries(table: &Table) -> Vec<(String, Table)> {
+    const MOST: i64 = 1 << 48;
+    let none: Vec<usize> = Vec::new();
+    let twice: Vec<usize> = (0..table.rows()).chain(0..table.rows()).collect();
+    let mut all =
+        vec![("no rows".to_owned(), take_rows(table, &none)), ("rows twice".to_owned(), take_rows(table, &twice))];
+    for (name, column) in &table.columns {
+        let n = column.len();
+        let extremes = match column {
+            Column::U32(_) => vec![Column::U32(vec![0; n]), Column::U32(vec![u32::MAX; n])],
+            Column::OptU32(_) => vec![Column::OptU32(vec![None; n]), Column::OptU32(vec![Some(u32::MAX); n])],
+            Column::I64(_) => [i64::MIN, -MOST, MOST].map(|ns| Column::I64(vec![ns; n])).to_vec(),
+            Column::OptI64(_) => {
+                [None, Some(i64::MAX), Some(-MOST), Some(MOST)].map(|ns| Column::OptI64(vec![ns; n])).to_vec()
+            }
+            Column::F64(_) => vec![Column::F64(vec![f64::NAN; n]), Column::F64(vec![f64::INFINITY; n])],
+        };
+        for (i, extreme) in extremes.into_iter().enumerate() {
+            let mut forged = table.clone();
+            set_column(&mut forged, name, extreme);
+            all.push((format!("{name} made extreme ({i})"), forged));
+        }
+        let mut forged = table.clone();
+        forged.columns.retain(|(other, _)| other != name);
+        all.push((format!("{name} taken away"), forged));
+    }
+    all
 }
