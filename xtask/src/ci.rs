@@ -27,6 +27,7 @@ pub fn test(paths: &Paths) -> Result<()> {
 pub fn ci(paths: &Paths) -> Result<()> {
     cargo(paths, &["fmt", "--all", "--check"])?;
     cargo(paths, &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
+    deny(paths)?;
     xtask(paths, &["doctor"])?;
     xtask(paths, &["provision", "--runtime", "docker"])?;
     xtask(paths, &["provision", "--runtime", "host"])?;
@@ -39,6 +40,17 @@ pub fn ci(paths: &Paths) -> Result<()> {
         xtask(paths, &["reproduce", "--runtime", runtime, "--device", "emulated", "--profile", "smoke"])?;
     }
     xtask(paths, &["verify"])
+}
+
+/// Licences, sources and doubled versions of what we depend on (`deny.toml`). cargo-deny takes minutes to compile, so it is
+/// used where it is installed, and its absence is said.
+fn deny(paths: &Paths) -> Result<()> {
+    let there = Command::new("cargo").args(["deny", "--version"]).current_dir(paths.root()).output();
+    if there.is_ok_and(|output| output.status.success()) {
+        return cargo(paths, &["deny", "--offline", "--locked", "check", "bans", "licenses", "sources"]);
+    }
+    eprintln!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");
+    Ok(())
 }
 
 fn cargo(paths: &Paths, args: &[&str]) -> Result<()> {

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use xtask::failure::{code_of, remedy_of};
 use xtask::flags::{Cli, Clocks, Command};
 use xtask::paths::Paths;
+use xtask::pure::text::{plain, plain_json, plain_lines};
 use xtask::world::process::watch_interrupts;
-use xtask::world::ui::{Ui, plain};
+use xtask::world::ui::Ui;
 use xtask::{commands, steps};
 
 fn main() {
@@ -72,30 +73,30 @@ fn root() -> anyhow::Result<PathBuf> {
     })
 }
 
-/// A gate's reasons come one a line.
-fn plain_lines(text: &str) -> String {
-    text.lines().map(plain).collect::<Vec<_>>().join("\n  ")
+/// A message of several lines: a gate's reasons come one a line.
+fn indented(text: &str) -> String {
+    plain_lines(text).replace('\n', "\n  ")
 }
 
 fn finish(cli: &Cli, result: anyhow::Result<commands::Done>) -> ! {
     let (code, object) = match result {
         Ok(done) => {
             if !cli.json && !cli.quiet && !done.text.is_empty() {
-                eprintln!("{}", done.text);
+                eprintln!("{}", plain_lines(&done.text));
             }
             (done.code, done.json)
         }
         Err(error) => {
-            eprintln!("error: {}", plain_lines(&format!("{error:#}")));
+            eprintln!("error: {}", indented(&format!("{error:#}")));
             if let Some(remedy) = remedy_of(&error) {
-                eprintln!("  try: {}", plain_lines(remedy));
+                eprintln!("  try: {}", indented(remedy));
             }
             let code = code_of(&error);
             (code, json!({"error": plain(&format!("{error:#}")), "exit": code.status(), "remedy": remedy_of(&error)}))
         }
     };
     if cli.json {
-        println!("{object}");
+        println!("{}", plain_json(&object.to_string()));
     }
     std::process::exit(code.status());
 }

@@ -1,11 +1,12 @@
 //! The source a command works from: a git checkout, or an unpacked bundle. Taken before and after a run.
 
+use crate::failure::fail;
 use crate::paths::Paths;
 use crate::steps::bundle::open_bundle;
 use crate::world::git::Git;
 use anyhow::Result;
-use schema::Digest;
 use schema::manifest::Source;
+use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};
 
 /// The source at one moment.
@@ -24,7 +25,7 @@ pub struct Seen {
 /// Looks at the source.
 ///
 /// # Errors
-/// When git or a file fails, or a bundle is not what it was.
+/// When git or a file fails, or a bundle is not what it was; exit 11 when Git LFS left a pointer in a source file's place.
 pub fn look(paths: &Paths) -> Result<Seen> {
     if paths.bundle_record().is_file() {
         let record = open_bundle(paths)?;
@@ -33,6 +34,10 @@ pub fn look(paths: &Paths) -> Result<Seen> {
     }
     match Git::at(paths.root()) {
         Some(git) => {
+            if let Some(name) = git.first_pointer()? {
+                let message = format!("{name} is a Git LFS pointer, not the file it stands for");
+                return Err(fail(ExitCode::Environment, message, "git lfs pull"));
+            }
             let state = git.source_state()?;
             let commit = Some(state.commit);
             Ok(Seen { kind: "git".to_owned(), commit, digest: state.digest, clean: state.clean })

@@ -122,12 +122,18 @@ fn what_is_not_whole_is_refused_by_name() {
 #[test]
 fn a_file_that_differs_from_the_index_is_refused() {
     let home = Home::packed();
-    let index = home.parts().join(format!("{RUN}.pack.json"));
-    let text = std::fs::read_to_string(&index).unwrap();
-    std::fs::write(&index, text.replace("\"empty\"", "\"other\"")).unwrap();
+    let path = home.parts().join(format!("{RUN}.pack.json"));
+    let index: schema::bundle::PackIndex = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let renamed = |to: &str| {
+        let mut index = index.clone();
+        let facts = index.files.remove("empty").unwrap();
+        index.files.insert(to.to_owned(), facts);
+        std::fs::write(&path, serde_json::to_vec_pretty(&index).unwrap()).unwrap();
+    };
+    renamed("other");
     home.refused(&["not what was packed", "empty", "other"]);
-    std::fs::write(&index, text.replace("\"empty\"", "\"../other\"")).unwrap();
-    home.refused(&["pack.json"]);
+    renamed("../other");
+    home.refused(&["pack.json", "is not a path below"]);
 }
 
 #[test]
@@ -150,4 +156,93 @@ fn flip(path: &Path) {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(path, bytes).unwrap();
+}
+
+/// Parts made by somebody who means harm: one part, whose digest and files the index names as they are.
+fn forged(archive: &[u8], files: &[(&str, &[u8])]) -> Home {
+    let home = Home::new();
+    let facts =
+        |bytes: &[u8]| schema::bundle::FileFacts { bytes: bytes.len() as u64, sha256: schema::Digest::of(bytes) };
+    let index = schema::bundle::PackIndex {
+        format: schema::FORMAT,
+        run: RUN.to_owned(),
+        parts: [(format!("{RUN}.part-000"), facts(archive))].into(),
+        files: files.iter().map(|(name, bytes)| ((*name).to_owned(), facts(bytes))).collect(),
+    };
+    write(&home.parts().join(format!("{RUN}.part-000")), archive);
+    write(&home.parts().join(format!("{RUN}.pack.json")), &serde_json::to_vec_pretty(&index).unwrap());
+    home
+}
+
+fn entry(builder: &mut tar::Builder<Vec<u8>>, kind: tar::EntryType, name: &str, link: &str, data: &[u8]) {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(data.len() as u64);
+    header.set_mode(0o644);
+    // Written as it is: the library refuses some of these names.
+    header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.as_gnu_mut().unwrap().linkname[..link.len()].copy_from_slice(link.as_bytes());
+    header.set_cksum();
+    builder.append(&header, data).unwrap();
+}
+
+#[test]
+fn an_archive_that_holds_more_than_its_files_is_refused() {
+    use tar::EntryType::{Block, Char, Fifo, GNUSparse, Link, Regular, Symlink};
+    let (there, x) = (format!("{RUN}/a"), b"x".as_slice());
+    let (below, outside) = (format!("{RUN}/link/a"), "../../outside");
+    let link = format!("{RUN}/link");
+    type Entries<'a> = Vec<(tar::EntryType, &'a str, &'a str, &'a [u8])>;
+    let cases: Vec<(Entries<'_>, &str)> = vec![
+        (vec![(Symlink, &link, "/tmp", b""), (Regular, &below, "", x)], "neither a file nor a folder"),
+        (vec![(Link, &there, "/etc/passwd", b"")], "neither a file nor a folder"),
+        (vec![(Fifo, &there, "", b"")], "neither a file nor a folder"),
+        (vec![(Char, &there, "", b"")], "neither a file nor a folder"),
+        (vec![(Block, &there, "", b"")], "neither a file nor a folder"),
+        (vec![(GNUSparse, &there, "", x)], "neither a file nor a folder"),
+        (vec![(Regular, outside, "", x)], "does not lie below the run"),
+        (vec![(Regular, "/etc/passwd", "", x)], "does not lie below the run"),
+        (vec![(Regular, &there, "", x), (Regular, &there, "", x)], "is there twice"),
+        (vec![(Regular, &there, "", b"xy")], "not what was packed: a"),
+        (vec![], "not what was packed: a"),
+    ];
+    for (entries, said) in cases {
+        let mut builder = tar::Builder::new(Vec::new());
+        entries.iter().for_each(|(kind, name, link, data)| entry(&mut builder, *kind, name, link, data));
+        forged(&builder.into_inner().unwrap(), &[("a", x)]).refused(&[said]);
+    }
+    let mut builder = tar::Builder::new(Vec::new());
+    let up = format!("{RUN}/../../../outside");
+    entry(&mut builder, Regular, &up, "", x);
+    forged(&builder.into_inner().unwrap(), &[("a", x)]).refused(&["is not a path below"]);
+}
+
+#[test]
+fn an_index_that_promises_what_cannot_be_is_refused() {
+    let mut builder = tar::Builder::new(Vec::new());
+    entry(&mut builder, tar::EntryType::Regular, &format!("{RUN}/a"), "", b"x");
+    let archive = builder.into_inner().unwrap();
+    let home = forged(&archive, &[("a", b"x")]);
+    pack::unpack(&Home::new().paths(), &home.parts()).unwrap();
+    forged(&archive, &[("a", b"x"), ("A", b"x")]).refused(&["cannot lie beside each other"]);
+    forged(&archive, &[("a", &vec![0; archive.len() + 1])]).refused(&["larger than its parts"]);
+    let index = home.parts().join(format!("{RUN}.pack.json"));
+    let text = std::fs::read_to_string(&index).unwrap();
+    let twice = text.replacen("\"files\": {", "\"files\": {\n    \"a\": {\"bytes\": 9, \"sha256\": \"SHA\"},", 1);
+    std::fs::write(&index, twice.replace("SHA", &"0".repeat(64))).unwrap();
+    home.refused(&["not the bytes that pack writes"]);
+    std::fs::write(&index, "[".repeat(100_000)).unwrap();
+    home.refused(&["malformed"]);
+}
+
+/// Names longer than a header's hundred bytes come back whole.
+#[test]
+fn a_long_name_comes_home() {
+    let home = Home::new();
+    let name = format!("cells/{}/{}.json", "p".repeat(90), "c".repeat(200));
+    write(&home.paths().run(RUN).join(&name), b"x");
+    pack::pack(&home.paths(), RUN, &home.parts()).unwrap();
+    let away = Home::new();
+    pack::unpack(&away.paths(), &home.parts()).unwrap();
+    assert_eq!(std::fs::read(away.paths().run(RUN).join(&name)).unwrap(), b"x");
 }

@@ -22,12 +22,19 @@ impl Digest {
     ///
     /// # Errors
     /// When reading fails.
-    pub fn of_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
+    pub fn of_reader(reader: impl Read) -> io::Result<(Self, u64)> {
+        Self::of_reader_through(reader, &mut vec![0; 256 << 10])
+    }
+
+    /// As [`Digest::of_reader`], through a buffer that the caller keeps for many files.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn of_reader_through(mut reader: impl Read, buffer: &mut [u8]) -> io::Result<(Self, u64)> {
         let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 1 << 20];
         let mut total = 0;
         loop {
-            match reader.read(&mut buffer)? {
+            match reader.read(buffer)? {
                 0 => return Ok((Self(hasher.finalize().into()), total)),
                 n => {
                     hasher.update(&buffer[..n]);
@@ -49,6 +56,18 @@ impl Digest {
     #[must_use]
     pub fn short(&self) -> String {
         self.to_string()[..8].to_owned()
+    }
+}
+
+/// Digests of ever longer beginnings of one text, each at the cost of what was added.
+#[derive(Clone, Debug, Default)]
+pub struct Growing(Sha256);
+
+impl Growing {
+    /// The digest of all that was added so far, these bytes included.
+    pub fn add(&mut self, bytes: &[u8]) -> Digest {
+        self.0.update(bytes);
+        Digest(self.0.clone().finalize().into())
     }
 }
 
@@ -115,6 +134,15 @@ mod tests {
         let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Digest::of(b"").to_string(), known);
         assert_eq!(known.parse::<Digest>().unwrap(), Digest::of(b""));
+    }
+
+    #[test]
+    fn a_growing_digest_is_that_of_all_so_far() {
+        let mut growing = Growing::default();
+        assert_eq!(
+            (growing.add(b"a"), growing.add(b""), growing.add(b"bc")),
+            (Digest::of("a"), Digest::of("a"), Digest::of("abc"))
+        );
     }
 
     #[test]

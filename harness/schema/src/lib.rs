@@ -60,9 +60,22 @@ pub fn check_format_of_json(what: &str, bytes: &[u8]) -> anyhow::Result<()> {
 /// # Errors
 /// As [`check_format_up_to`].
 pub fn check_format_of_json_up_to(what: &str, bytes: &[u8], newest: u32) -> anyhow::Result<()> {
-    let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
-    let format = value.pointer("/predicate/format").or_else(|| value.get("format")).and_then(serde_json::Value::as_u64);
+    // Nothing else is kept, however large the file is.
+    let found: Formats = serde_json::from_slice(bytes).unwrap_or_default();
+    let format = found.predicate.and_then(|inner| inner.format).or(found.format);
     check_format_up_to(what, format.map_or(0, |format| u32::try_from(format).unwrap_or(u32::MAX)), newest)
+}
+
+/// Where a JSON file names its format.
+#[derive(Default, serde::Deserialize)]
+struct Formats {
+    format: Option<u64>,
+    predicate: Option<Inner>,
+}
+
+#[derive(serde::Deserialize)]
+struct Inner {
+    format: Option<u64>,
 }
 
 #[cfg(test)]

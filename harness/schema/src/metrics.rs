@@ -39,14 +39,16 @@ pub struct Metric {
 #[must_use]
 pub fn to_csv(metrics: &[Metric]) -> String {
     let mut text = format!("{HEADER}\n");
-    for m in metrics {
-        let n = m.n.to_string();
-        let fields =
-            [&m.run, &m.experiment, &m.phase, &m.cell, &m.metric, &m.unit, &m.value, &m.lo, &m.hi, &n, &m.note];
-        let line: Vec<String> = fields.iter().map(|field| quote(field)).collect();
-        let _ = writeln!(text, "{}", line.join(","));
+    for metric in metrics {
+        let _ = writeln!(text, "{}", to_line(metric));
     }
     text
+}
+
+fn to_line(m: &Metric) -> String {
+    let n = m.n.to_string();
+    let fields = [&m.run, &m.experiment, &m.phase, &m.cell, &m.metric, &m.unit, &m.value, &m.lo, &m.hi, &n, &m.note];
+    fields.map(|field| quote(field)).join(",")
 }
 
 fn quote(field: &str) -> String {
@@ -60,9 +62,10 @@ fn quote(field: &str) -> String {
 /// Reads what [`to_csv`] wrote.
 ///
 /// # Errors
-/// When the header differs or a line has not 11 fields.
+/// When the header differs, a line has not 11 fields, the last one is cut off, or anything is written in another way.
 pub fn from_csv(text: &str) -> anyhow::Result<Vec<Metric>> {
-    let mut lines = text.lines();
+    let text = text.strip_suffix('\n').context("the last line is cut off")?;
+    let mut lines = text.split('\n');
     ensure!(lines.next() == Some(HEADER), "the first line is not {HEADER:?}");
     lines.enumerate().map(|(i, line)| parse_line(line).with_context(|| format!("line {}", i + 2))).collect()
 }
@@ -72,7 +75,10 @@ fn parse_line(line: &str) -> anyhow::Result<Metric> {
     let [run, experiment, phase, cell, metric, unit, value, lo, hi, n, note] =
         <[String; 11]>::try_from(fields).map_err(|f| anyhow::anyhow!("{} fields instead of 11", f.len()))?;
     let n = n.parse().context("n is not a whole number")?;
-    Ok(Metric { run, experiment, phase, cell, metric, unit, value, lo, hi, n, note })
+    let row = Metric { run, experiment, phase, cell, metric, unit, value, lo, hi, n, note };
+    // There is one way to write a row, so that no two readers can differ on it.
+    ensure!(to_line(&row) == line, "it is not written as Assay writes it");
+    Ok(row)
 }
 
 fn split(line: &str) -> anyhow::Result<Vec<String>> {
@@ -121,5 +127,18 @@ mod tests {
         assert!(from_csv("run,experiment\n").is_err());
         assert!(from_csv(&format!("{HEADER}\na,b\n")).is_err());
         assert!(from_csv(&format!("{HEADER}\n\"a,b\n")).is_err());
+        assert!(from_csv(HEADER).is_err() && from_csv(&format!("{HEADER}\r\n")).is_err());
+    }
+
+    #[test]
+    fn a_row_has_one_way_to_be_written() {
+        let row = |note: &str| format!("{HEADER}\nr,e,p,c,m,us,1,,,7,{note}\n");
+        assert_eq!(from_csv(&row("plain")).unwrap().len(), 1);
+        assert_eq!(from_csv(&row("\"a,b\"")).unwrap()[0].note, "a,b");
+        for bad in ["\"plain\"", "pl\"ai\"n", "plain\r", "\"a\"b", "a\"b"] {
+            assert!(from_csv(&row(bad)).is_err(), "{bad}");
+        }
+        assert!(from_csv(&row("plain").replace(",7,", ",+7,")).is_err());
+        assert!(from_csv(&row("plain").replace(",7,", ",07,")).is_err());
     }
 }

@@ -1,23 +1,28 @@
 //! Tables of raw numbers on disk: Parquet files of plain columns, zstd-compressed.
 //!
 //! Every event, launch and telemetry record is such a table. There are no nested types and no strings: a name belongs in
-//! the cell's JSON header, and a row refers to it by index. Reading bounds rows and columns, since a file may be hostile.
+//! the cell's JSON header, and a row refers to it by index. Reading is in `reader.rs`, since a file may be hostile.
 
 use anyhow::{Context, bail, ensure};
 use parquet::basic::{Compression, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::reader::ColumnReader;
 use parquet::data_type::{DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use std::path::Path;
 use std::sync::Arc;
 
+mod reader;
+mod thrift;
+
+pub use reader::Reader;
+
 /// The most rows a table may hold. Larger files are refused before anything is allocated for them.
 pub const MAX_ROWS: usize = 1 << 27;
 /// The most columns a table may hold.
 pub const MAX_COLUMNS: usize = 64;
+/// The most values of a table that is read whole. Rows of blocks and clock windows may be more, and are read in pieces.
+pub const MAX_VALUES: usize = 1 << 23;
 
 /// One column's values. Absent values exist only in the `Opt` kinds and are never written as zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,47 +234,11 @@ impl Table {
     /// Reads a table.
     ///
     /// # Errors
-    /// When the file is not such a table, or holds more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns.
+    /// When the file is not such a table, or holds more than [`MAX_VALUES`] values or [`MAX_COLUMNS`] columns.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let file = fs_err::File::open(path)?;
-        Self::parse(file.into_file()).with_context(|| format!("failed to read {}", path.display()))
-    }
-
-    fn parse(file: std::fs::File) -> anyhow::Result<Self> {
-        let reader = SerializedFileReader::new(file)?;
-        let meta = reader.metadata().file_metadata();
-        let rows = usize::try_from(meta.num_rows()).context("negative row count")?;
-        ensure!(rows <= MAX_ROWS, "{rows} rows are more than a table may hold ({MAX_ROWS})");
-        let descriptors = meta.schema_descr().columns().to_vec();
-        ensure!(descriptors.len() <= MAX_COLUMNS, "{} columns are more than a table may hold", descriptors.len());
-        let mut table = Self::new();
-        for descriptor in &descriptors {
-            let optional = descriptor.max_def_level() == 1;
-            ensure!(
-                descriptor.max_def_level() <= 1 && descriptor.max_rep_level() == 0,
-                "nested columns are not allowed"
-            );
-            let column = match (descriptor.physical_type(), optional) {
-                (Physical::INT32, false) => Column::U32(Vec::new()),
-                (Physical::INT32, true) => Column::OptU32(Vec::new()),
-                (Physical::INT64, false) => Column::I64(Vec::new()),
-                (Physical::INT64, true) => Column::OptI64(Vec::new()),
-                (Physical::DOUBLE, false) => Column::F64(Vec::new()),
-                (other, _) => bail!("column {:?} has the unexpected type {other}", descriptor.name()),
-            };
-            table.columns.push((descriptor.name().to_owned(), column));
-        }
-        for group_idx in 0..reader.num_row_groups() {
-            let group = reader.get_row_group(group_idx)?;
-            let group_rows = usize::try_from(group.metadata().num_rows()).context("negative row count")?;
-            let left = rows - table.rows().min(rows);
-            ensure!(group_rows <= left, "the row groups are longer than their file");
-            for (i, (_, column)) in table.columns.iter_mut().enumerate() {
-                read_column(group.get_column_reader(i)?, column, group_rows)?;
-            }
-        }
-        ensure!(table.columns.iter().all(|(_, c)| c.len() == rows), "the columns differ in length");
-        Ok(table)
+        let file = fs_err::File::open(path)?.into_file();
+        let read = Reader::open(file).and_then(|reader| reader.all(MAX_VALUES));
+        read.with_context(|| format!("failed to read {}", path.display()))
     }
 }
 
@@ -286,40 +255,6 @@ fn field(name: &str, column: &Column) -> anyhow::Result<Arc<Type>> {
         builder = builder.with_converted_type(parquet::basic::ConvertedType::UINT_32);
     }
     Ok(Arc::new(builder.build()?))
-}
-
-fn read_column(reader: ColumnReader, column: &mut Column, rows: usize) -> anyhow::Result<()> {
-    let mut levels = Vec::new();
-    match (reader, column) {
-        (ColumnReader::Int32ColumnReader(mut r), Column::U32(out)) => {
-            let mut values = Vec::new();
-            r.read_records(rows, None, None, &mut values)?;
-            out.extend(values.into_iter().map(i32::cast_unsigned));
-        }
-        (ColumnReader::Int32ColumnReader(mut r), Column::OptU32(out)) => {
-            let mut values = Vec::new();
-            r.read_records(rows, Some(&mut levels), None, &mut values)?;
-            out.extend(spread(&levels, values).into_iter().map(|v| v.map(i32::cast_unsigned)));
-        }
-        (ColumnReader::Int64ColumnReader(mut r), Column::I64(out)) => {
-            r.read_records(rows, None, None, out)?;
-        }
-        (ColumnReader::Int64ColumnReader(mut r), Column::OptI64(out)) => {
-            let mut values = Vec::new();
-            r.read_records(rows, Some(&mut levels), None, &mut values)?;
-            out.extend(spread(&levels, values));
-        }
-        (ColumnReader::DoubleColumnReader(mut r), Column::F64(out)) => {
-            r.read_records(rows, None, None, out)?;
-        }
-        _ => bail!("a column changes its type between row groups"),
-    }
-    Ok(())
-}
-
-fn spread<T>(levels: &[i16], values: Vec<T>) -> Vec<Option<T>> {
-    let mut values = values.into_iter();
-    levels.iter().map(|level| if *level == 1 { values.next() } else { None }).collect()
 }
 
 #[cfg(test)]

@@ -9,11 +9,15 @@ mod notebook;
 mod orphans;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;
 
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::names::check_name;
 use crate::pure::notebook::Notebook;
+use crate::pure::text::plain;
 use crate::world::layout::{self, Layout};
 use crate::world::published;
 use anyhow::Result;
@@ -52,7 +56,7 @@ pub struct Problem {
     /// The file, below the run directory or below the repository's root.
     pub path: String,
     /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
-    /// `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `chain`.
+    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `chain`.
     pub kind: String,
     /// What exactly.
     pub detail: String,
@@ -88,8 +92,10 @@ impl Report {
 /// For people: problems first, then what was looked at, then one line that says whether everything holds.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A name or a reason may be anybody's words, and must not look like a line of ours.
         for Problem { path, kind, detail } in &self.problems {
-            writeln!(f, "{path}: {kind}: {detail}")?;
+            let path = if check_name(path).is_ok() { path.clone() } else { format!("{path:?}") };
+            writeln!(f, "{path}: {kind}: {}", plain(detail))?;
         }
         for RunReport { run, state, passed, authorship, signer } in &self.runs {
             let gates = match passed {
@@ -97,11 +103,11 @@ impl fmt::Display for Report {
                 Some(false) => "refused by its gates",
                 None => "not judged",
             };
-            let signer = signer.as_ref().map_or_else(String::new, |signer| format!(", signed by {signer}"));
-            writeln!(f, "{run}: {state}, {gates}, authorship: {authorship}{signer}")?;
+            let signer = signer.as_ref().map_or_else(String::new, |signer| format!(", signed by {}", plain(signer)));
+            writeln!(f, "{}: {state}, {gates}, authorship: {}{signer}", plain(run), plain(authorship))?;
         }
         for note in &self.notes {
-            writeln!(f, "note: {note}")?;
+            writeln!(f, "note: {}", plain(note))?;
         }
         let (files, bytes, problems) = (self.checked_files, self.checked_bytes, self.problems.len());
         let detached = format!("{} detached at hand, {} not", self.detached_checked, self.detached_absent);
@@ -211,7 +217,7 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     };
     for (path, text) in rendered {
         report.checked_files += 1;
-        if fs_err::read_to_string(&path)? != text {
+        if crate::world::files::read_text(&path)? != text {
             let name = path.strip_prefix(paths.root()).unwrap_or(&path).display().to_string();
             report.problem(
                 name,
@@ -232,12 +238,12 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     if let Some(run) = run_of_manifest(paths, &path) {
         return Ok(vec![Layout::Published { paths: paths.clone(), run }]);
     }
-    let plain = !target.is_empty() && !target.contains('/');
+    let is_id = published::is_id(target);
     let mut found = Vec::new();
-    if plain && paths.manifests().join(format!("{target}.json")).exists() {
+    if is_id && paths.manifests().join(format!("{target}.json")).exists() {
         found.push(Layout::Published { paths: paths.clone(), run: target.to_owned() });
     }
-    if plain && paths.run(target).is_dir() {
+    if is_id && paths.run(target).is_dir() {
         found.push(Layout::Raw(paths.run(target)));
     }
     if found.is_empty() {
@@ -252,7 +258,7 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
 }
 
 fn run_of_manifest(paths: &Paths, path: &Path) -> Option<String> {
-    let run = layout::run_of_manifest(path.file_name()?.to_str()?)?;
+    let run = layout::run_of_manifest(path.file_name()?.to_str()?).filter(|run| published::is_id(run))?;
     let here = fs_err::canonicalize(path).ok()?;
     (here.parent()? == fs_err::canonicalize(paths.manifests()).ok()?).then(|| run.to_owned())
 }

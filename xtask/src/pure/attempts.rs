@@ -34,6 +34,8 @@ pub struct Chain {
     /// Every line, in order.
     pub links: Vec<Attempt>,
     head: Option<Digest>,
+    /// Where the latest link of each attempt is, by number.
+    last: BTreeMap<u64, usize>,
 }
 
 impl Chain {
@@ -42,9 +44,9 @@ impl Chain {
     /// # Errors
     /// Names the first line that does not hold.
     pub fn parse(text: &str) -> Result<Self> {
-        ensure!(text.is_empty() || text.ends_with('\n'), "the last line is cut off");
         let mut chain = Self::default();
-        for (i, line) in text.lines().enumerate() {
+        for (i, line) in text.split_inclusive('\n').enumerate() {
+            let line = line.strip_suffix('\n').context("the last line is cut off")?;
             let attempt = serde_json::from_str(line).map_err(anyhow::Error::from);
             attempt.and_then(|attempt| chain.add(attempt, line)).with_context(|| format!("line {}", i + 1))?;
         }
@@ -58,7 +60,7 @@ impl Chain {
 
     /// The latest link of each attempt, by number.
     pub fn latest(&self) -> BTreeMap<u64, &Attempt> {
-        self.links.iter().map(|attempt| (attempt.n, attempt)).collect()
+        self.last.iter().map(|(n, at)| (*n, &self.links[*at])).collect()
     }
 
     /// The attempt that this run holds open, if any.
@@ -77,7 +79,7 @@ impl Chain {
     /// # Errors
     /// When it cannot be written as JSON.
     pub fn open(&mut self, intent: Intent, opened: String) -> Result<(Attempt, String)> {
-        let n = self.links.iter().map(|attempt| attempt.n).max().unwrap_or(0) + 1;
+        let n = self.next();
         let Intent { run, plan, sass, device } = intent;
         self.append(Attempt { n, previous: self.head(), opened, run, plan, sass, device, outcome: OPEN.to_owned() })
     }
@@ -97,14 +99,19 @@ impl Chain {
         Ok((attempt, format!("{line}\n")))
     }
 
+    /// The number of the next attempt.
+    fn next(&self) -> u64 {
+        self.last.last_key_value().map_or(0, |(n, _)| *n) + 1
+    }
+
     /// Adds a link after checking that it may follow the ones before.
     fn add(&mut self, attempt: Attempt, line: &str) -> Result<()> {
         ensure!(
             attempt.previous == self.head(),
             "it does not follow the line before: a line was changed, moved or removed"
         );
-        let next = self.links.iter().map(|link| link.n).max().unwrap_or(0) + 1;
-        match self.latest().get(&attempt.n) {
+        let next = self.next();
+        match self.last.get(&attempt.n).map(|at| &self.links[*at]) {
             None => ensure!(
                 attempt.n == next && attempt.outcome == OPEN,
                 "attempt {} does not open as number {next}",
@@ -118,6 +125,7 @@ impl Chain {
             ),
         }
         self.head = Some(Digest::of(line));
+        self.last.insert(attempt.n, self.links.len());
         self.links.push(attempt);
         Ok(())
     }

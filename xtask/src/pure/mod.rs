@@ -1,5 +1,6 @@
 //! Values in, values out: no I/O, no clock, no platform libm, so that results are the same bytes anywhere.
 
+pub mod altered;
 pub mod attempts;
 pub mod cdi;
 pub mod claims;
@@ -20,6 +21,7 @@ pub mod gpu_state;
 pub mod inventory;
 pub mod json;
 pub mod measured;
+pub mod names;
 pub mod notebook;
 pub mod nvcc;
 pub mod nvinfo;

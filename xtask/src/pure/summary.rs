@@ -13,7 +13,7 @@ mod instrument;
 mod rows;
 mod yields;
 
-pub use blocks::check_blocks;
+pub use blocks::{BlockCheck, check_blocks};
 pub(super) use rows::decimal;
 pub use rows::{Drawn, Tails};
 
@@ -22,7 +22,7 @@ use rows::{Rows, Unit};
 use schema::cell::CellRecord;
 use schema::metrics::Metric;
 use schema::plan::{Cell, Phase, Plan, Residency, Setter, Slots, Work};
-use schema::table::Table;
+use schema::table::{Column, Table};
 use std::collections::BTreeSet;
 
 /// A cell as read from disk.
@@ -34,6 +34,29 @@ pub struct CellData {
     pub events: Table,
     /// Its launches; absent where the cell has none (`instrument/timer`).
     pub launches: Option<Table>,
+}
+
+/// The most nanoseconds that an instant or a duration of a cell may have, either way: about three days.
+const MOST_NS: i64 = 1 << 48;
+
+impl CellData {
+    /// Refuses numbers that no cell measures, so that nothing computed from them overflows.
+    ///
+    /// # Errors
+    /// Names the column.
+    pub fn check_range(&self) -> anyhow::Result<()> {
+        let sane = |ns: &i64| (-MOST_NS..=MOST_NS).contains(ns);
+        for (name, column) in self.events.columns.iter().chain(self.launches.iter().flat_map(|table| &table.columns)) {
+            let holds = match column {
+                Column::I64(values) => values.iter().all(sane),
+                Column::OptI64(values) => values.iter().flatten().all(sane),
+                Column::F64(values) => values.iter().all(|value| value.is_finite()),
+                Column::U32(_) | Column::OptU32(_) => true,
+            };
+            ensure!(holds, "column {name:?} holds a number that no cell measures");
+        }
+        Ok(())
+    }
 }
 
 /// Every metric of a run, in plan order whatever the order of `cells`. A cell of the plan that is not there gives no rows.

@@ -1,5 +1,7 @@
 //! Text that came from elsewhere, made safe to print on a terminal and to quote in a record.
 
+use std::fmt::Write as _;
+
 /// `text` without terminal escapes and control characters; line breaks and tabs become single spaces.
 ///
 /// Marks that reorder text on a screen go too: a quoted line must read as the bytes it holds.
@@ -18,6 +20,26 @@ pub fn plain(text: &str) -> String {
     out.trim().to_owned()
 }
 
+/// Text of several lines, each made safe as by [`plain`], with its indentation.
+pub fn plain_lines(text: &str) -> String {
+    let line = |line: &str| format!("{}{}", &line[..line.len() - line.trim_start_matches(' ').len()], plain(line));
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON whose strings, once printed, do nothing to a terminal. It stands for the same value.
+pub fn plain_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // What is below a blank is written so already; all of these lie in the first plane, and in strings only.
+        if c.is_control() || reorders(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// `text` as [`plain`], cut to `most` characters.
 pub fn quoted(text: &str, most: usize) -> String {
     let text = plain(text);
@@ -27,8 +49,12 @@ pub fn quoted(text: &str, most: usize) -> String {
     }
 }
 
+/// Marks that reorder text, break lines or cannot be seen at all.
 fn reorders(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(
+        c,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    )
 }
 
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars>) {
@@ -62,6 +88,7 @@ fn skip_string(chars: &mut std::iter::Peekable<std::str::Chars>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn only_what_can_be_read_is_left() {
@@ -79,6 +106,29 @@ mod tests {
             ("grün µs", "grün µs"),
         ] {
             assert_eq!(plain(input), expected, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_indentation_and_nothing_else() {
+        assert_eq!(plain_lines("a\n  \u{1b}[2Jb\r\n\n\u{9b}Kc"), "a\n  b\n\nc");
+    }
+
+    #[test]
+    fn json_printed_on_a_terminal_is_the_same_value() {
+        let value = serde_json::json!({"a\u{9b}2J": "\u{1b}[31m \u{202e}gpj\u{7f} µ"});
+        let printed = plain_json(&value.to_string());
+        assert!(!printed.chars().any(|c| c.is_control() || reorders(c)), "{printed:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), value);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_acts_on_a_terminal_is_left(text in any::<String>()) {
+            let acts = |c: char| c != '\n' && (c.is_control() || reorders(c));
+            prop_assert!(!plain(&text).chars().any(|c| c == '\n' || acts(c)));
+            prop_assert!(!plain_lines(&text).chars().any(acts));
+            prop_assert!(!plain_json(&text).chars().any(acts));
         }
     }
 

@@ -3,14 +3,18 @@
 //! The parts joined are one tar stream, so that `cat RUN.part-* | tar -x` gives the files back without Assay as well.
 //! Nothing appears in `results/raw/` before every part and every file in it was checked.
 
+mod extract;
+
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::names::collisions;
+use crate::world::beneath::Beneath;
 use crate::world::files::{self, check_name};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use schema::bundle::{FileFacts, PackIndex};
 use schema::{Digest, ExitCode, FORMAT};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -74,7 +78,7 @@ pub fn pack_in_parts_of(paths: &Paths, run: &str, dir: &Path, part_bytes: usize)
     let parts = write_parts(stream, run, dir, part_bytes);
     let status = tar.wait().context("failed to wait for tar")?;
     let parts = parts?;
-    anyhow::ensure!(status.success(), "tar could not pack {}: {status}", from.display());
+    ensure!(status.success(), "tar could not pack {}: {status}", from.display());
     let packed = Packed {
         index: dir.join(format!("{run}{INDEX_ENDING}")),
         n_parts: parts.len(),
@@ -115,8 +119,8 @@ fn unpack_one(paths: &Paths, dir: &Path, run: &str) -> Result<Unpacked> {
     fs_err::create_dir_all(paths.raw())?;
     remove_leftovers(&paths.raw())?;
     let stage = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(paths.raw())?;
-    extract(dir, &index, stage.path())?;
     let extracted = stage.path().join(run);
+    extract::extract(dir, &index, &extracted)?;
     check_files(&extracted, &index)?;
     fs_err::rename(&extracted, &to)?;
     Ok(unpacked(false))
@@ -148,8 +152,8 @@ fn facts_below(dir: &Path) -> Result<BTreeMap<String, FileFacts>> {
         return Err(fail(ExitCode::Integrity, message, "a run holds plain files only"));
     }
     let names: Vec<String> = scan.files.into_keys().collect();
-    let on_disk: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
-    let facts = files::digest_all(&on_disk).into_iter();
+    let below: Vec<&str> = names.iter().map(String::as_str).collect();
+    let facts = files::digest_below(&Beneath::open_itself(dir)?, &below).into_iter();
     let facts = facts.map(|found| found.map(|(sha256, bytes)| FileFacts { bytes, sha256 }));
     names.into_iter().zip(facts).map(|(name, facts)| Ok((name, facts?))).collect()
 }
@@ -194,15 +198,31 @@ fn write_parts(mut stream: impl Read, run: &str, dir: &Path, part_bytes: usize) 
 
 fn read_index(dir: &Path, run: &str) -> Result<PackIndex> {
     let name = format!("{run}{INDEX_ENDING}");
-    let broken = |what: String| fail(ExitCode::Integrity, format!("{name}: {what}"), HOLD);
-    let text = files::read_plain(&dir.join(&name)).map_err(|error| broken(format!("{error:#}")))?;
-    let index: PackIndex = serde_json::from_slice(&text).map_err(|error| broken(format!("malformed: {error}")))?;
-    schema::check_format(&name, index.format)?;
-    let expected = (0..index.parts.len()).map(|n| part_name(run, n));
-    let is_plain = check_name(run).is_ok() && index.files.keys().all(|file| check_name(file).is_ok());
-    if index.run != run || !is_plain || index.parts.is_empty() || !index.parts.keys().cloned().eq(expected) {
-        return Err(broken("names another run, or parts that are not its own".to_owned()));
+    let read = files::read_plain(&dir.join(&name)).and_then(|bytes| parse_index(run, &bytes));
+    read.map_err(|error| fail(ExitCode::Integrity, format!("{name}: {error:#}"), HOLD))
+}
+
+/// Reads the index of a packed run, which nobody vouches for.
+///
+/// # Errors
+/// When it is not what `pack` writes, names another run, parts that are not its own, or files that cannot be.
+pub fn parse_index(run: &str, bytes: &[u8]) -> Result<PackIndex> {
+    schema::check_format_of_json("the index", bytes)?;
+    let index: PackIndex = serde_json::from_slice(bytes).context("malformed")?;
+    // There is one way to write it; what JSON lets pass, such as one name twice, is another.
+    ensure!(serde_json::to_vec_pretty(&index)? == bytes, "not the bytes that pack writes for this content");
+    check_name(run)?;
+    index.files.keys().try_for_each(|file| check_name(file))?;
+    let collision = collisions(index.files.keys().map(String::as_str)).first().copied();
+    if let Some((name, other)) = collision {
+        bail!("{name} and {other} cannot lie beside each other everywhere");
     }
+    let sum = |facts: &BTreeMap<String, FileFacts>| facts.values().try_fold(0_u64, |sum, f| sum.checked_add(f.bytes));
+    let fits = sum(&index.files).zip(sum(&index.parts)).is_some_and(|(files, parts)| files <= parts);
+    ensure!(fits, "its files are larger than its parts");
+    let expected = (0..index.parts.len()).map(|n| part_name(run, n));
+    let own = index.run == run && !index.parts.is_empty() && index.parts.keys().cloned().eq(expected);
+    ensure!(own, "names another run, or parts that are not its own");
     Ok(index)
 }
 
@@ -232,39 +252,17 @@ fn problem(dir: &Path, name: &str, facts: &FileFacts) -> Option<String> {
     }
 }
 
-fn extract(dir: &Path, index: &PackIndex, stage: &Path) -> Result<()> {
-    let mut tar = tar(&["--extract", "--file=-", "--no-same-owner", "--no-same-permissions"])
-        .arg("--directory")
-        .arg(stage)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .map_err(|error| no_tar(&error))?;
-    let mut stdin = tar.stdin.take().context("tar has no stdin")?;
-    let fed = index.parts.iter().try_for_each(|(name, facts)| {
-        let part = files::read_plain(&dir.join(name))?;
-        anyhow::ensure!(Digest::of(&part) == facts.sha256, "{name} changed while it was unpacked");
-        stdin.write_all(&part).with_context(|| format!("tar did not take {name}"))
-    });
-    drop(stdin);
-    let status = tar.wait().context("failed to wait for tar")?;
-    fed?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(fail(ExitCode::Integrity, format!("the parts of {} are no tar archive: {status}", index.run), HOLD))
-}
-
 fn check_files(dir: &Path, index: &PackIndex) -> Result<()> {
     let found = facts_below(dir)?;
     let differs = |name: &&String| found.get(*name) != index.files.get(*name);
     let names: std::collections::BTreeSet<&String> = found.keys().chain(index.files.keys()).collect();
     let wrong: Vec<&str> = names.iter().filter(|name| differs(name)).map(|name| name.as_str()).collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let message = format!("files of {} are not what was packed: {}", index.run, wrong.join(", "));
-    Err(fail(ExitCode::Integrity, message, HOLD))
+    if wrong.is_empty() { Ok(()) } else { Err(not_what_was_packed(&index.run, &wrong)) }
+}
+
+fn not_what_was_packed(run: &str, wrong: &[&str]) -> anyhow::Error {
+    let message = format!("files of {run} are not what was packed: {}", wrong.join(", "));
+    fail(ExitCode::Integrity, message, HOLD)
 }
 
 fn tar(args: &[&str]) -> Command {

@@ -3,10 +3,11 @@
 //! A sealed run is never edited. Sealing it again gives the same value when nothing differs, and an error otherwise.
 
 use crate::failure::fail;
+use crate::pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use crate::pure::derive::derive;
 use crate::pure::json::to_bytes;
 use crate::pure::summary::CellData;
-use crate::world::files;
+use crate::world::files::{self, Scan};
 use crate::world::layout::{Layout, MANIFEST, UNSEALED, is_detached};
 use anyhow::{Context, Result, ensure};
 use schema::cell::CellRecord;
@@ -17,6 +18,7 @@ use schema::manifest::{
 use schema::plan::Plan;
 use schema::table::Table;
 use schema::{Digest, ExitCode, FORMAT, check_format_of_json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What a manifest says beyond the files themselves.
@@ -175,22 +177,41 @@ fn subjects(dir: &Path) -> Result<Vec<Subject>> {
     if let Some(odd) = scan.odd.first() {
         return Err(broken(format!("{}: {}", dir.join(&odd.name).display(), odd.detail)));
     }
+    let layout = Layout::Raw(dir.to_owned());
+    if let Some(pointer) = first_pointer(&layout, &scan)? {
+        let message = format!("{} is a Git LFS pointer, not the file it stands for", dir.join(pointer).display());
+        return Err(fail(ExitCode::Integrity, message, "git lfs pull"));
+    }
     let names: Vec<String> = scan.files.into_keys().filter(|name| !UNSEALED.contains(&name.as_str())).collect();
     if let Some(left) = names.iter().find(|name| name.ends_with(".partial")) {
         return Err(broken(format!("{} was left half-written", dir.join(left).display())));
     }
-    let paths: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
-    let digests = files::digest_all(&paths);
+    let digests = layout.digests(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let subject = |(name, digest): (String, Result<(Digest, u64)>)| {
         Ok(Subject { name, digest: SubjectDigest { sha256: digest?.0 } })
     };
     names.into_iter().zip(digests).map(subject).collect()
 }
 
+/// The first file in whose place Git LFS left a pointer.
+fn first_pointer(layout: &Layout, scan: &Scan) -> Result<Option<String>> {
+    for (name, _) in scan.files.iter().filter(|(_, bytes)| **bytes <= MOST_POINTER_BYTES) {
+        let plain = layout.open(name)?.with_context(|| format!("{name} is gone"))?;
+        if lfs_pointer(&plain.read(MOST_POINTER_BYTES)?).is_some() {
+            return Ok(Some(name.clone()));
+        }
+    }
+    Ok(None)
+}
+
 /// The first file that one list has and the other has not, or has with other bytes.
 fn first_difference(sealed: &[Subject], found: &[Subject]) -> Option<String> {
-    let missing = sealed.iter().find(|subject| !found.contains(subject));
-    missing.or_else(|| found.iter().find(|subject| !sealed.contains(subject))).map(|subject| subject.name.clone())
+    let all = |list: &[Subject]| -> BTreeSet<(String, Digest)> {
+        list.iter().map(|subject| (subject.name.clone(), subject.digest.sha256)).collect()
+    };
+    let (sealed, found) = (all(sealed), all(found));
+    let missing = sealed.difference(&found).next();
+    missing.or_else(|| found.difference(&sealed).next()).map(|(name, _)| name.clone())
 }
 
 fn write_summary(dir: &Path, plan: &Plan) -> Result<()> {

@@ -2,14 +2,14 @@
 //!
 //! It does not check digests; `Sealed::load` and `verify` do that first.
 
-use super::files;
 use super::layout::{Layout, MANIFEST, REOPENED, is_detached};
+use super::published::is_id;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::derive::derive;
 use crate::pure::gate::evidence::{CellEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
 use crate::pure::sanitizer::faults;
-use crate::pure::summary::{CellData, check_blocks};
+use crate::pure::summary::{BlockCheck, CellData};
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 use schema::cell::{CellFile, CellRecord};
@@ -17,7 +17,7 @@ use schema::manifest::Manifest;
 use schema::plan::Phase;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::sanitize::{Printed, SanitizerVerdict, VERDICT_FORMAT};
-use schema::table::Table;
+use schema::table::{MAX_VALUES, Reader, Table};
 use schema::{Digest, ExitCode, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,11 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
     let cells = cells(layout, &digests)?;
     let plan: schema::plan::Plan = toml_file(layout, "plan.toml")?;
     check_format("plan.toml", plan.format)?;
+    // It becomes part of a path.
+    if !is_id(&plan.experiment) {
+        let error = anyhow::anyhow!("{:?} is no experiment", plan.experiment);
+        return Err(unreadable(layout, "plan.toml", &error));
+    }
     let environment: schema::environment::Environment = json(layout, "environment.json")?;
     let data: Vec<CellData> = cells.iter().map(|cell| cell.data.clone()).collect();
     Ok(Evidence {
@@ -71,8 +76,11 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
     let predicate = &evidence.manifest.predicate;
     let Some(commit) = &predicate.source.commit else { return Ok(None) };
     let kernels = evidence.build.iter().flat_map(|build| &build.kernels);
-    let folders: BTreeSet<String> =
-        kernels.filter_map(|kernel| kernel.file.split_once('/')).map(|(folder, _)| folder.to_owned()).collect();
+    let folders: BTreeSet<String> = kernels
+        .filter_map(|kernel| kernel.file.split_once('/'))
+        .map(|(folder, _)| folder.to_owned())
+        .filter(|folder| is_id(folder))
+        .collect();
     super::history::of_run(paths, commit, &evidence.plan, &evidence.claims, &folders)
 }
 
@@ -90,16 +98,18 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
         for (suffix, check) in [(".blocks.parquet", blocks as Check), (".clock.parquet", clock as Check)] {
             let name = format!("cells/{}{suffix}", cell.name());
             if named.contains(name.as_str()) {
-                tables.push((cell, layout.detached_path(&name), name, check));
+                tables.push((cell, name, check));
             }
         }
     }
-    if !tables.iter().all(|(_, path, _, _)| files::exists(path)) {
-        return Ok(None);
+    for (_, name, _) in &tables {
+        if layout.open(name)?.is_none() {
+            return Ok(None);
+        }
     }
-    // A cell's block rows can be millions, so cells are read side by side and only what they say is kept.
-    let found = tables.par_iter().map(|(cell, path, name, check)| {
-        let mut facts = check(cell, &Table::read(path)?).with_context(|| name.clone())?;
+    // A cell's block rows can be millions, so cells are read side by side, in pieces, and only what they say is kept.
+    let found = tables.par_iter().map(|(cell, name, check)| {
+        let mut facts = layout.table(name).and_then(|reader| check(cell, reader)).with_context(|| name.clone())?;
         facts.faults = facts.faults.into_iter().map(|fault| format!("{name}: {fault}")).collect();
         Ok(facts)
     });
@@ -117,23 +127,33 @@ fn owed(cell: &CellEvidence) -> impl Iterator<Item = &'static str> {
     [(clocked, ".clock.parquet"), (yields, ".blocks.parquet")].into_iter().filter(|(owed, _)| *owed).map(|(_, s)| s)
 }
 
-type Check = fn(&CellEvidence, &Table) -> Result<DetachedFacts>;
+type Check = fn(&CellEvidence, Reader) -> Result<DetachedFacts>;
 
-fn blocks(cell: &CellEvidence, blocks: &Table) -> Result<DetachedFacts> {
+fn blocks(cell: &CellEvidence, mut rows: Reader) -> Result<DetachedFacts> {
     let events = cell.data.events.rows() as u64;
-    Ok(DetachedFacts { events, clock_launches: 0, faults: check_blocks(&cell.data.events, blocks)? })
+    let mut check = BlockCheck::new(&cell.data.events)?;
+    while let Some(piece) = rows.piece()? {
+        check.add(&piece)?;
+    }
+    Ok(DetachedFacts { events, clock_launches: 0, faults: check.finish()? })
 }
+
+/// The most clock windows of one cell: many times what a GPU's SMs give in a cell of minutes.
+const MOST_WINDOWS: usize = 1 << 23;
 
 /// Window count, slowest, median and fastest window of each launch, derived again; kilohertz may differ by how they were
 /// rounded.
-fn clock(cell: &CellEvidence, windows: &Table) -> Result<DetachedFacts> {
+fn clock(cell: &CellEvidence, mut windows: Reader) -> Result<DetachedFacts> {
     const ROUNDING_KHZ: f64 = 2.0;
     let launches = cell.data.launches.as_ref().context("the cell has no launches")?;
-    let (launch, cycles, ns) = (windows.u32("launch")?, windows.u32("cycles")?, windows.u32("ns")?);
+    ensure!(windows.rows() <= MOST_WINDOWS, "{} clock windows are more than a cell may have", windows.rows());
     let mut seen: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for row in 0..windows.rows() {
-        let khz = f64::from(cycles[row]) * 1e6 / f64::from(ns[row]).max(1.0);
-        seen.entry(launch[row]).or_default().push(khz);
+    while let Some(piece) = windows.piece()? {
+        let (launch, cycles, ns) = (piece.u32("launch")?, piece.u32("cycles")?, piece.u32("ns")?);
+        for row in 0..piece.rows() {
+            let khz = f64::from(cycles[row]) * 1e6 / f64::from(ns[row]).max(1.0);
+            seen.entry(launch[row]).or_default().push(khz);
+        }
     }
     let (name, count) = (launches.u32("launch")?, launches.u32("clock_windows")?);
     let said = [launches.u32("clock_khz_min")?, launches.u32("clock_khz_p50")?, launches.u32("clock_khz_max")?];
@@ -153,9 +173,22 @@ fn clock(cell: &CellEvidence, windows: &Table) -> Result<DetachedFacts> {
     Ok(facts)
 }
 
+/// The most values of all cells together, which are in memory at once; a full run has a few millions.
+const MOST_VALUES: usize = 1 << 25;
+
 fn cells(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<CellEvidence>> {
     let headers = digests.keys().filter(|name| name.starts_with("cells/") && name.ends_with(".json"));
-    headers.map(|name| cell(layout, name, digests)).collect()
+    let (mut cells, mut values) = (Vec::new(), 0);
+    for name in headers {
+        let cell = cell(layout, name, digests)?;
+        values += cell.data.events.rows() * cell.data.events.columns.len();
+        if values > MOST_VALUES {
+            let error = anyhow::anyhow!("its cells hold more than {MOST_VALUES} values together");
+            return Err(unreadable(layout, name, &error));
+        }
+        cells.push(cell);
+    }
+    Ok(cells)
 }
 
 fn cell(layout: &Layout, name: &str, digests: &BTreeMap<&str, Digest>) -> Result<CellEvidence> {
@@ -181,7 +214,9 @@ fn cell(layout: &Layout, name: &str, digests: &BTreeMap<&str, Digest>) -> Result
     let events = table(layout, &format!("{stem}.parquet"))?;
     let launches = format!("{stem}.launches.parquet");
     let launches = digests.contains_key(launches.as_str()).then(|| table(layout, &launches)).transpose()?;
-    Ok(CellEvidence { data: CellData { record, events, launches }, faults })
+    let data = CellData { record, events, launches };
+    data.check_range().map_err(|error| unreadable(layout, &format!("{stem}.parquet"), &error))?;
+    Ok(CellEvidence { data, faults })
 }
 
 fn sanitizer(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<Vec<SanitizerEvidence>> {
@@ -226,7 +261,8 @@ fn figures(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<BTreeMap
 
 fn text(layout: &Layout, name: &str) -> Result<String> {
     ensure!(!is_detached(name), "{name} is detached");
-    files::read_text(&layout.path(name)).map_err(|error| unreadable(layout, name, &error))
+    let read = || Ok(String::from_utf8(layout.read(name)?.context("it is absent")?)?);
+    read().map_err(|error: anyhow::Error| unreadable(layout, name, &error))
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
@@ -245,12 +281,7 @@ fn toml_file<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
 }
 
 fn table(layout: &Layout, name: &str) -> Result<Table> {
-    let read = || -> Result<Table> {
-        let path = layout.path(name);
-        ensure!(fs_err::symlink_metadata(&path)?.is_file(), "not a plain file");
-        Table::read(&path)
-    };
-    read().map_err(|error| unreadable(layout, name, &error))
+    layout.table(name).and_then(|reader| reader.all(MAX_VALUES)).map_err(|error| unreadable(layout, name, &error))
 }
 
 fn unreadable(layout: &Layout, name: &str, error: &anyhow::Error) -> anyhow::Error {

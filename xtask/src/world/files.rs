@@ -2,12 +2,18 @@
 //!
 //! A listing never follows a symlink. What is not a plain file with a plain name is reported as [`Odd`], never skipped.
 
+use super::beneath::{Beneath, Plain, is_plain, length, plain_at};
+pub use crate::pure::names::check_name;
+use crate::pure::names::collisions;
 use anyhow::{Context, Result, ensure};
-use rayon::prelude::*;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use schema::Digest;
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 
 /// What lies below a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +22,8 @@ pub struct Scan {
     pub files: BTreeMap<String, u64>,
     /// Everything that has no place in a run directory.
     pub odd: Vec<Odd>,
+    /// Files that have a second name somewhere, through which they can be changed unseen.
+    pub linked: Vec<String>,
 }
 
 /// Something that has no place in a run directory.
@@ -23,66 +31,98 @@ pub struct Scan {
 pub struct Odd {
     /// Its name below the directory.
     pub name: String,
-    /// `symlink`, `special`, `name` or `case-collision`.
+    /// `symlink`, `special`, `name`, `unreadable` or `case-collision`.
     pub kind: &'static str,
     /// What is wrong with it.
     pub detail: String,
 }
 
+/// The most files that a listing holds: more are not listed but refused.
+const MOST_FILES: usize = 1 << 20;
+
 /// Lists a directory to all depths, sorted by name.
 ///
 /// # Errors
-/// When a folder cannot be read.
+/// When the directory is a symlink, cannot be opened, or holds more than about a million files.
 pub fn scan(dir: &Path) -> Result<Scan> {
     let mut scan = Scan::default();
-    ensure!(!fs_err::symlink_metadata(dir)?.is_symlink(), "{} is a symlink", dir.display());
-    scan_into(dir, "", &mut scan)?;
-    let mut folded: BTreeMap<String, &String> = BTreeMap::new();
-    for name in scan.files.keys() {
-        if let Some(other) = folded.insert(name.to_lowercase(), name) {
-            let detail = format!("differs from {other} only in case");
-            scan.odd.push(Odd { name: name.clone(), kind: "case-collision", detail });
-        }
+    scan_into(Beneath::open_itself(dir)?.fd(), "", &mut scan).with_context(|| dir.display().to_string())?;
+    for (name, other) in collisions(scan.files.keys().map(String::as_str)) {
+        let detail = format!("differs from {other} only in case");
+        scan.odd.push(Odd { name: name.to_owned(), kind: "case-collision", detail });
     }
     Ok(scan)
 }
 
-fn scan_into(dir: &Path, prefix: &str, scan: &mut Scan) -> Result<()> {
-    for entry in fs_err::read_dir(dir)? {
+fn scan_into(dir: BorrowedFd<'_>, prefix: &str, scan: &mut Scan) -> Result<()> {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let raw = entry.file_name();
+        if [c".", c".."].contains(&raw) {
+            continue;
+        }
         let name = format!("{prefix}{}", raw.to_string_lossy());
-        let kind = entry.file_type()?;
-        let mut odd = |kind, detail: &str| scan.odd.push(Odd { name: name.clone(), kind, detail: detail.to_owned() });
-        if kind.is_symlink() {
-            odd("symlink", "a symlink, which a run never holds");
-        } else if raw.to_str().is_none_or(|plain| check_name(plain).is_err()) {
-            odd("name", "not a plain name");
-        } else if kind.is_dir() {
-            scan_into(&entry.path(), &format!("{name}/"), scan)?;
-        } else if kind.is_file() {
-            scan.files.insert(name, entry.metadata()?.len());
+        let mut odd = |kind, detail: String| scan.odd.push(Odd { name: name.clone(), kind, detail });
+        let stat = statat(dir, raw, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Symlink {
+            odd("symlink", "a symlink, which a run never holds".to_owned());
+        } else if raw.to_str().is_err() || check_name(&name).is_err() {
+            odd("name", "not a plain name".to_owned());
+        } else if kind == FileType::Directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat(dir, raw, flags, Mode::empty()) {
+                Ok(below) => scan_into(std::os::fd::AsFd::as_fd(&below), &format!("{name}/"), scan)?,
+                Err(error) => odd("unreadable", format!("a folder that cannot be opened: {error}")),
+            }
+        } else if is_plain(&stat) {
+            ensure!(scan.files.len() < MOST_FILES, "it holds more than {MOST_FILES} files, and no run does");
+            if stat.st_nlink > 1 {
+                scan.linked.push(name.clone());
+            }
+            scan.files.insert(name, length(&stat));
         } else {
-            odd("special", "neither a file nor a folder");
+            odd("special", "neither a file nor a folder".to_owned());
         }
     }
     Ok(())
 }
 
-/// Refuses a name that could lead out of its directory or is hard to write down.
-///
-/// # Errors
-/// When it is absolute, has an empty, `.` or `..` part, a backslash or a control character.
-pub fn check_name(name: &str) -> Result<()> {
-    let plain = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    ensure!(plain, "{name:?} is not a path below a run directory");
-    ensure!(!name.chars().any(|c| c.is_control() || c == '\\'), "{name:?} holds a character no run uses");
-    Ok(())
+/// The digests and lengths of many files at once, in the order given. An unreadable file gives its error in its place.
+pub fn digest_all(files: &[PathBuf]) -> Vec<Result<(Digest, u64)>> {
+    digest_each(files, |(), path| plain(path))
 }
 
-/// The digests of many files at once, in the order given. An unreadable file gives its error in its place.
-pub fn digest_all(files: &[PathBuf]) -> Vec<Result<(Digest, u64)>> {
-    files.par_iter().map(|path| digest_plain(path)).collect()
+/// As [`digest_all`], for files by their names below a folder that nobody vouches for.
+pub fn digest_below(folder: &Beneath, names: &[&str]) -> Vec<Result<(Digest, u64)>> {
+    digest_each(names, |last, name| folder.file_in(last, name)?.with_context(|| format!("{name} is absent")))
+}
+
+/// How much of a file is read at once. Two threads of this need little memory, and larger pieces are not faster.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Hashes on all cores, file by file, each thread with one buffer and what it keeps from one file to the next.
+fn digest_each<T: Sync, S: Default>(
+    files: &[T],
+    open: impl Fn(&mut S, &T) -> Result<Plain> + Sync,
+) -> Vec<Result<(Digest, u64)>> {
+    let next = AtomicUsize::new(0);
+    let (send, receive) = channel();
+    rayon::broadcast(|_| {
+        let (mut buffer, mut kept) = (vec![0; PIECE_BYTES], S::default());
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = files.get(at) else { return };
+            let digest =
+                open(&mut kept, file).and_then(|plain| Ok(Digest::of_reader_through(plain.file, &mut buffer)?));
+            // The receiver outlives every thread here.
+            let _ = send.clone().send((at, digest));
+        }
+    });
+    drop(send);
+    let mut found: Vec<(usize, Result<(Digest, u64)>)> = receive.into_iter().collect();
+    found.sort_unstable_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, digest)| digest).collect()
 }
 
 /// The digest and length of a plain file; a symlink is an error.
@@ -90,23 +130,39 @@ pub fn digest_all(files: &[PathBuf]) -> Vec<Result<(Digest, u64)>> {
 /// # Errors
 /// When it is not a plain file or cannot be read.
 pub fn digest_plain(path: &Path) -> Result<(Digest, u64)> {
-    let meta = fs_err::symlink_metadata(path)?;
-    ensure!(meta.is_file(), "{} is not a plain file", path.display());
-    Digest::of_reader(fs_err::File::open(path)?).with_context(|| format!("failed to read {}", path.display()))
+    let plain = plain(path)?;
+    Digest::of_reader(plain.file).with_context(|| format!("failed to read {}", path.display()))
 }
 
-/// The most bytes of a file that is read whole. Nothing Assay writes and reads whole comes near it.
+/// The most bytes of a file that is read whole, whatever it is. Nothing Assay writes and reads whole comes near it.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// The most bytes of a file of this name that is read whole: generous beside what Assay writes, and little beside memory.
+#[must_use]
+pub fn most_bytes(name: &str) -> u64 {
+    let (_, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+    match ending {
+        // A line or an object a file: room for more than a hundred thousand files.
+        _ if name.ends_with("manifest.json") || name.ends_with(".pack.json") || name.contains("SHA256SUMS") => 32 << 20,
+        "json" | "svg" => 4 << 20,
+        "toml" => 1 << 20,
+        "sig" => 64 << 10,
+        "csv" | "jsonl" | "log" | "md" | "out" | "txt" => 16 << 20,
+        _ => MOST_BYTES,
+    }
+}
 
 /// Reads a plain file; a symlink is an error.
 ///
 /// # Errors
-/// When it is not a plain file, is larger than 64 MiB, or cannot be read.
+/// When it is not a plain file, is larger than [`most_bytes`] allows, or cannot be read.
 pub fn read_plain(path: &Path) -> Result<Vec<u8>> {
-    let meta = fs_err::symlink_metadata(path)?;
-    ensure!(meta.is_file(), "{} is not a plain file", path.display());
-    ensure!(meta.len() <= MOST_BYTES, "{} holds {} bytes, more than is read whole", path.display(), meta.len());
-    Ok(fs_err::read(path)?)
+    let most = most_bytes(&path.file_name().unwrap_or_default().to_string_lossy());
+    plain(path)?.read(most).with_context(|| path.display().to_string())
+}
+
+fn plain(path: &Path) -> Result<Plain> {
+    plain_at(path)?.with_context(|| format!("{} is absent", path.display()))
 }
 
 /// Reads a plain file of UTF-8 text.
@@ -208,19 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
-        for bad in ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a\nb", "a\\b", "a/"] {
-            assert!(check_name(bad).is_err(), "{bad:?}");
-        }
-        check_name("cells/yield/k=64,blocks=528.parquet").unwrap();
-    }
-
-    #[test]
     fn a_file_too_large_to_be_ours_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let file = fs_err::File::create(dir.path().join("manifest.json")).unwrap();
-        file.file().set_len(MOST_BYTES + 1).unwrap();
-        assert!(read_plain(file.path()).unwrap_err().to_string().contains("more than is read whole"));
+        file.file().set_len(most_bytes("manifest.json") + 1).unwrap();
+        assert!(format!("{:#}", read_plain(file.path()).unwrap_err()).contains("more than such a file may have"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use super::files;
 use super::process::{Child, Ended};
+use crate::pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use anyhow::{Context, Result, ensure};
 use schema::Digest;
 use std::fmt::Write as _;
@@ -115,6 +116,22 @@ impl Git {
         let commit = self.head()?;
         let dirty = self.dirty()?;
         Ok(SourceState { commit, digest: self.source_digest()?, clean: dirty.is_empty(), dirty })
+    }
+
+    /// The first tracked source file in whose place Git LFS left a pointer, because it has not fetched it.
+    ///
+    /// # Errors
+    /// When git fails or a file cannot be read.
+    pub fn first_pointer(&self) -> Result<Option<String>> {
+        let text = self.text(&["ls-files", "-z", "--cached"])?;
+        for name in text.split('\0').filter(|name| !name.is_empty() && is_source(name)) {
+            let path = self.root.join(name);
+            let small = fs_err::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MOST_POINTER_BYTES);
+            if small && lfs_pointer(&files::read_plain(&path)?).is_some() {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     fn dirty(&self) -> Result<Vec<String>> {
@@ -236,6 +253,16 @@ mod tests {
         commit(&git, &[("a", "1")]);
         files::write_whole(&git.root.join("b b"), b"1").unwrap();
         assert_eq!(git.source_state().unwrap().dirty, ["b b"]);
+    }
+
+    #[test]
+    fn a_pointer_of_git_lfs_among_the_sources_is_found() {
+        let (_dir, git) = repository();
+        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n", "0".repeat(64));
+        commit(&git, &[("kernels/a.cu", "__global__"), ("results/summary/r/m.csv", &pointer)]);
+        assert_eq!(git.first_pointer().unwrap(), None);
+        commit(&git, &[("kernels/table.bin", &pointer)]);
+        assert_eq!(git.first_pointer().unwrap().as_deref(), Some("kernels/table.bin"));
     }
 
     #[test]

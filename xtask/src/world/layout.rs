@@ -2,10 +2,12 @@
 //!
 //! A file's *name* is always its path below the run directory, as the manifest has it; only this file turns names into paths.
 
-use super::files::{self, Odd};
+use super::beneath::{Beneath, Plain};
+use super::files::{self, Odd, Scan as Listing, most_bytes};
 use crate::paths::Paths;
-use anyhow::Result;
-use std::collections::BTreeMap;
+use anyhow::{Context, Result, anyhow};
+use schema::Digest;
+use schema::table::Reader;
 use std::path::{Path, PathBuf};
 
 /// The manifest's name.
@@ -76,27 +78,92 @@ impl Layout {
         }
     }
 
-    /// Every file that lies where this run's files lie, by name, and everything odd there.
+    /// The folder that we vouch for; below it nobody does. A run directory is no link itself.
     ///
     /// # Errors
-    /// When a folder cannot be read.
-    pub fn listing(&self) -> Result<(BTreeMap<String, u64>, Vec<Odd>)> {
+    /// When it cannot be opened.
+    pub fn folder(&self) -> Result<Beneath> {
         match self {
-            Self::Raw(dir) => {
-                let (mut found, mut odd) = (BTreeMap::new(), Vec::new());
-                gather(dir, "", &mut found, &mut odd)?;
-                Ok((found, odd))
+            Self::Raw(dir) => Beneath::open_itself(dir),
+            Self::Published { paths, .. } => Beneath::open(paths.root()),
+        }
+    }
+
+    /// Detached files of a published run lie elsewhere: wherever run directories are, which may be on another disk.
+    fn is_elsewhere(&self, name: &str) -> bool {
+        matches!(self, Self::Published { .. }) && is_detached(name)
+    }
+
+    fn folder_elsewhere(&self) -> Result<Option<(Beneath, String)>> {
+        match self {
+            Self::Published { paths, run } if files::exists(&paths.raw()) => {
+                Ok(Some((Beneath::open(&paths.raw())?, run.clone())))
             }
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens a file, detached or not; absent when nothing lies there.
+    ///
+    /// # Errors
+    /// When the name leads out of where the run's files lie, or anything but a plain file lies there.
+    pub fn open(&self, name: &str) -> Result<Option<Plain>> {
+        if self.is_elsewhere(name) {
+            let Some((folder, run)) = self.folder_elsewhere()? else { return Ok(None) };
+            return folder.file(&format!("{run}/{name}"));
+        }
+        self.folder()?.file(&self.shown(name))
+    }
+
+    /// Reads a file that is not detached, whole; absent when nothing lies there.
+    ///
+    /// # Errors
+    /// As [`Layout::open`], or when it is larger than a file of its kind may be.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.folder()?.read(&self.shown(name), most_bytes(name))
+    }
+
+    /// Begins to read a table, detached or not.
+    ///
+    /// # Errors
+    /// As [`Layout::open`], or when it is absent or no table of plain columns.
+    pub fn table(&self, name: &str) -> Result<Reader> {
+        Reader::open(self.open(name)?.with_context(|| format!("{name} is absent"))?.file)
+    }
+
+    /// The digests and lengths of many files, detached or not, in the order given. One that cannot be read gives its error.
+    ///
+    /// # Errors
+    /// When the folder that holds them cannot be opened.
+    pub fn digests(&self, names: &[&str]) -> Result<Vec<Result<(Digest, u64)>>> {
+        let (elsewhere, here): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| self.is_elsewhere(name));
+        let mut here = digests_in(&self.folder()?, here.iter().map(|name| self.shown(name)).collect()).into_iter();
+        let mut elsewhere = match self.folder_elsewhere()? {
+            Some((folder, run)) => digests_in(&folder, elsewhere.iter().map(|name| format!("{run}/{name}")).collect()),
+            None => elsewhere.iter().map(|name| Err(anyhow!("{name} is absent"))).collect(),
+        }
+        .into_iter();
+        let one = |name: &&str| if self.is_elsewhere(name) { elsewhere.next() } else { here.next() };
+        Ok(names.iter().map(one).map(|found| found.expect("one digest a name")).collect())
+    }
+
+    /// What lies where this run's files lie: every file by name, and everything odd.
+    ///
+    /// # Errors
+    /// When a folder cannot be read, or holds more files than any run.
+    pub fn listing(&self) -> Result<Listing> {
+        let mut listing = Listing::default();
+        match self {
+            Self::Raw(dir) => gather(dir, "", &mut listing)?,
             Self::Published { paths, run } => {
-                let (mut found, mut odd) = (BTreeMap::new(), Vec::new());
-                gather(&paths.events().join(run), "", &mut found, &mut odd)?;
-                gather(&paths.summary().join(run), "summary/", &mut found, &mut odd)?;
+                gather(&paths.events().join(run), "", &mut listing)?;
+                gather(&paths.summary().join(run), "summary/", &mut listing)?;
                 for name in UNSEALED {
-                    about(&self.path(name), name, &mut found, &mut odd)?;
+                    about(&self.path(name), name, &mut listing)?;
                 }
-                Ok((found, odd))
             }
         }
+        Ok(listing)
     }
 }
 
@@ -132,30 +199,35 @@ pub fn is_detached(name: &str) -> bool {
     cubin || matrix
 }
 
-fn gather(dir: &Path, prefix: &str, found: &mut BTreeMap<String, u64>, odd: &mut Vec<Odd>) -> Result<()> {
+fn digests_in(folder: &Beneath, names: Vec<String>) -> Vec<Result<(Digest, u64)>> {
+    files::digest_below(folder, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn gather(dir: &Path, prefix: &str, listing: &mut Listing) -> Result<()> {
     if !files::exists(dir) {
         return Ok(());
     }
     if !fs_err::symlink_metadata(dir)?.is_dir() {
         let detail = format!("{} is no folder of its own", dir.display());
-        odd.push(Odd { name: format!("{prefix}."), kind: "symlink", detail });
+        listing.odd.push(Odd { name: format!("{prefix}."), kind: "symlink", detail });
         return Ok(());
     }
     let scan = files::scan(dir)?;
-    found.extend(scan.files.into_iter().map(|(name, bytes)| (format!("{prefix}{name}"), bytes)));
-    odd.extend(scan.odd.into_iter().map(|o| Odd { name: format!("{prefix}{}", o.name), ..o }));
+    listing.files.extend(scan.files.into_iter().map(|(name, bytes)| (format!("{prefix}{name}"), bytes)));
+    listing.odd.extend(scan.odd.into_iter().map(|o| Odd { name: format!("{prefix}{}", o.name), ..o }));
+    listing.linked.extend(scan.linked.into_iter().map(|name| format!("{prefix}{name}")));
     Ok(())
 }
 
-fn about(path: &Path, name: &str, found: &mut BTreeMap<String, u64>, odd: &mut Vec<Odd>) -> Result<()> {
+fn about(path: &Path, name: &str, listing: &mut Listing) -> Result<()> {
     if !files::exists(path) {
         return Ok(());
     }
     let meta = fs_err::symlink_metadata(path)?;
     if meta.is_file() {
-        found.insert(name.to_owned(), meta.len());
+        listing.files.insert(name.to_owned(), meta.len());
     } else {
-        odd.push(Odd { name: name.to_owned(), kind: "symlink", detail: "not a plain file".to_owned() });
+        listing.odd.push(Odd { name: name.to_owned(), kind: "symlink", detail: "not a plain file".to_owned() });
     }
     Ok(())
 }

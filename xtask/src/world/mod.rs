@@ -1,6 +1,7 @@
 //! All that can fail outside of us, each behind a small door: processes, containers, NVML, git, files.
 
 pub mod attempts;
+pub mod beneath;
 pub mod container;
 pub mod cuda;
 pub mod disk;

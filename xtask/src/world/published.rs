@@ -26,7 +26,14 @@ use std::path::PathBuf;
 /// When `manifests/` cannot be read.
 pub fn ids(paths: &Paths) -> Result<Vec<String>> {
     let names = files::entries(&paths.manifests())?;
-    Ok(names.iter().filter_map(|name| run_of_manifest(name)).map(str::to_owned).collect())
+    let runs = names.iter().filter_map(|name| run_of_manifest(name));
+    Ok(runs.filter(|run| is_id(run)).map(str::to_owned).collect())
+}
+
+/// Whether a word can be a run's id, and therefore name a folder.
+#[must_use]
+pub fn is_id(word: &str) -> bool {
+    !word.contains('/') && files::check_name(word).is_ok()
 }
 
 /// Every published run.
@@ -41,20 +48,23 @@ pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
 fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<PublishedRun> {
     let layout = Layout::Published { paths: paths.clone(), run };
     let environment: Environment = json(&layout, "environment.json")?;
-    let metrics = from_csv(&files::read_text(&layout.path("summary/metrics.csv"))?)?;
+    let metrics = String::from_utf8(read(&layout, "summary/metrics.csv")?).context("summary/metrics.csv")?;
+    let metrics = from_csv(&metrics)?;
     let mut run = told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook);
-    let reopened = layout.path(REOPENED);
-    if files::exists(&reopened) {
-        let file: ReopenedFile = toml::from_str(&files::read_text(&reopened)?)
-            .with_context(|| format!("failed to read {}", reopened.display()))?;
+    if let Some(reopened) = layout.read(REOPENED)? {
+        let file: ReopenedFile = toml::from_str(&String::from_utf8(reopened).context(REOPENED)?)
+            .with_context(|| format!("failed to read {}", layout.shown(REOPENED)))?;
         run.remarks.extend(file.reopened.iter().map(|taken| format!("reopens {}: {}", taken.entry, taken.changed)));
     }
     Ok(run)
 }
 
+fn read(layout: &Layout, name: &str) -> Result<Vec<u8>> {
+    layout.read(name)?.with_context(|| format!("{} is absent", layout.shown(name)))
+}
+
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
-    let path = layout.path(name);
-    serde_json::from_slice(&files::read_plain(&path)?).with_context(|| format!("failed to read {}", path.display()))
+    serde_json::from_slice(&read(layout, name)?).with_context(|| format!("failed to read {}", layout.shown(name)))
 }
 
 /// A run as the Markdown tells it.

@@ -121,8 +121,7 @@ pub struct Signer {
 /// # Errors
 /// When the signature is of other bytes or for another purpose, or its kind of key takes an `ssh-keygen` that is not there.
 pub fn signer(file: &Path, signature: &Path) -> Result<Signer> {
-    let parsed = SshSig::from_pem(files::read_plain(signature)?).context("not an SSH signature")?;
-    ensure!(parsed.namespace() == NAMESPACE, "the signature is for {:?}", parsed.namespace());
+    let parsed = parse(&files::read_plain(signature)?)?;
     let key = PublicKey::from(parsed.public_key().clone());
     let algorithm = key.algorithm();
     if algorithm == Algorithm::Ed25519 {
@@ -136,6 +135,16 @@ pub fn signer(file: &Path, signature: &Path) -> Result<Signer> {
         ensure!(ended.code == Some(0), "a {algorithm} signature that does not hold: {said}");
     }
     Ok(Signer { fingerprint: key.fingerprint(HashAlg::Sha256).to_string(), public_key: key.to_openssh()? })
+}
+
+/// A signature for our purpose, whoever made it and whatever it is of.
+///
+/// # Errors
+/// When the bytes are no SSH signature, or one for another purpose.
+pub fn parse(signature: &[u8]) -> Result<SshSig> {
+    let parsed = SshSig::from_pem(signature).context("not an SSH signature")?;
+    ensure!(parsed.namespace() == NAMESPACE, "the signature is for {:?}", parsed.namespace());
+    Ok(parsed)
 }
 
 /// `ssh-keygen` with absolute paths, which must not ask anything: a passphrase is for an agent to know.

@@ -3,7 +3,7 @@
 //! Nothing here trusts an index: a wheel is what its digest in the lock says, before it is kept and again before it is used.
 
 mod fetch;
-mod lock;
+pub mod lock;
 mod unpack;
 
 pub use fetch::{FetchError, Fetcher};

@@ -2,7 +2,9 @@
 //! each other.
 
 use super::Report;
+use crate::pure::altered::explain;
 use crate::pure::json::to_bytes;
+use crate::pure::names::collisions;
 use crate::pure::sample;
 use crate::pure::sums;
 use crate::world::files;
@@ -12,11 +14,10 @@ use crate::world::layout::{
 use anyhow::Result;
 use schema::manifest::{Manifest, PREDICATE_TYPE, STATEMENT_TYPE};
 use schema::verdict::Verdict;
-use schema::{Digest, FORMAT};
+use schema::{Digest, FORMAT, check_format_of_json};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 /// Manifest and verdict of a run whose bytes were looked at.
 pub(super) struct SealedBytes {
@@ -28,6 +29,10 @@ pub(super) struct SealedBytes {
 
 /// Checks every byte of a run; absent when there is no manifest or verdict to go by.
 pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<SealedBytes>> {
+    if let Err(error) = layout.folder() {
+        report.problem(layout.shown("."), "symlink", format!("{error:#}"));
+        return Ok(None);
+    }
     let Some((manifest, manifest_bytes)) = canonical::<Manifest>(layout, MANIFEST, report) else { return Ok(None) };
     check_manifest(layout, &manifest, report);
     if manifest.predicate.format > FORMAT {
@@ -41,7 +46,7 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<Seale
     {
         report.problem(layout.shown(VERDICT), "unbound", "it judges another manifest");
     }
-    check_sums(layout, &manifest, &found, report);
+    check_sums(layout, &manifest, &found, report)?;
     let notebook_head = manifest.predicate.notebook_head;
     Ok(verdict.map(|(verdict, verdict_bytes)| SealedBytes { manifest_digest, notebook_head, verdict, verdict_bytes }))
 }
@@ -52,34 +57,32 @@ fn canonical<T: DeserializeOwned + Serialize>(
     name: &str,
     report: &mut Report,
 ) -> Option<(T, Vec<u8>)> {
-    let path = layout.path(name);
     let shown = layout.shown(name);
-    if !files::exists(&path) {
-        report.problem(shown, "missing", "without it nothing says what this run is");
-        return None;
-    }
-    let parsed = files::read_plain(&path).and_then(|bytes| Ok((serde_json::from_slice::<T>(&bytes)?, bytes)));
+    let bytes = match layout.read(name) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            report.problem(shown, "missing", "without it nothing says what this run is");
+            return None;
+        }
+        Err(error) => {
+            report.problem(shown, "malformed", format!("{error:#}"));
+            return None;
+        }
+    };
+    // A file whose format is newer than ours need not parse as ours.
+    let parsed = check_format_of_json(name, &bytes).and_then(|()| Ok(serde_json::from_slice::<T>(&bytes)?));
     match parsed {
         Err(error) => {
-            let detail = newer_format(&path).unwrap_or_else(|| format!("{error:#}"));
-            report.problem(shown, "malformed", detail);
+            report.problem(shown, "malformed", format!("{error:#}"));
             None
         }
-        Ok((value, bytes)) => {
+        Ok(value) => {
             if to_bytes(&value).ok().as_ref() != Some(&bytes) {
                 report.problem(shown, "changed", "not the bytes that Assay writes for this content");
             }
             Some((value, bytes))
         }
     }
-}
-
-/// What to say of a file whose format is newer than ours, which need not parse as ours.
-fn newer_format(path: &Path) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_slice(&files::read_plain(path).ok()?).ok()?;
-    let format = value.pointer("/predicate/format").or_else(|| value.get("format"))?.as_u64()?;
-    let newer = format > u64::from(FORMAT);
-    newer.then(|| format!("format {format} is newer than this Assay reads ({FORMAT}); use a newer one"))
 }
 
 fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
@@ -105,6 +108,13 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
         let plain = files::check_name(name).is_ok() && !UNSEALED.contains(name);
         wrong(plain, "malformed", format!("{name:?} is no file of a run"));
     }
+    for (name, other) in collisions(names.iter().copied()).into_iter().filter(|(name, other)| name != other) {
+        wrong(
+            false,
+            "case-collision",
+            format!("its subjects {name:?} and {other:?} cannot lie beside each other everywhere"),
+        );
+    }
     let detached: Vec<&str> = predicate.detached.iter().map(|file| file.name.as_str()).collect();
     let expected: Vec<&str> = names.iter().copied().filter(|name| is_detached(name)).collect();
     wrong(detached == expected, "malformed", "its list of detached files is not that of its subjects".to_owned());
@@ -112,22 +122,39 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
 
 /// Hashes every subject; gives the files that lie where the run's lie, for the sums.
 fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> Result<BTreeMap<String, u64>> {
-    let (found, odd) = layout.listing()?;
-    for odd in odd {
+    let listing = match layout.listing() {
+        Ok(listing) => listing,
+        Err(error) => {
+            report.problem(layout.shown("."), "unreadable", format!("{error:#}"));
+            return Ok(BTreeMap::new());
+        }
+    };
+    for odd in listing.odd {
         report.problem(layout.shown(&odd.name), odd.kind, odd.detail);
     }
+    if let Some(first) = listing.linked.first() {
+        let n = listing.linked.len();
+        let note =
+            format!("{n} of its files have a second name on this disk (the first is {first}), which can change them");
+        report.notes.push(format!("{}: {note}", layout.run()));
+    }
     let (mut missing, mut at_hand) = (Vec::new(), Vec::new());
+    let sizes: BTreeMap<&str, u64> = manifest.predicate.detached.iter().map(|d| (d.name.as_str(), d.bytes)).collect();
     for subject in manifest.subject.iter().filter(|subject| files::check_name(&subject.name).is_ok()) {
         let detached = is_detached(&subject.name) && matches!(layout, Layout::Published { .. });
-        let path = if detached { layout.detached_path(&subject.name) } else { layout.path(&subject.name) };
-        match (files::exists(&path), detached) {
-            (true, _) => at_hand.push((subject, path, detached)),
+        let there = if detached {
+            files::exists(&layout.detached_path(&subject.name))
+        } else {
+            listing.files.contains_key(&subject.name) || files::exists(&layout.path(&subject.name))
+        };
+        match (there, detached) {
+            (true, _) => at_hand.push((subject, detached)),
             (false, true) => report.detached_absent += 1,
             (false, false) => missing.push(subject),
         }
     }
-    let paths: Vec<PathBuf> = at_hand.iter().map(|(_, path, _)| path.clone()).collect();
-    for ((subject, _, detached), digest) in at_hand.iter().zip(files::digest_all(&paths)) {
+    let names: Vec<&str> = at_hand.iter().map(|(subject, _)| subject.name.as_str()).collect();
+    for ((subject, detached), digest) in at_hand.iter().zip(layout.digests(&names)?) {
         let shown = if *detached {
             format!("results/raw/{}/{}", layout.run(), subject.name)
         } else {
@@ -139,18 +166,28 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
                 report.checked_files += 1;
                 report.checked_bytes += bytes;
                 report.detached_checked += u64::from(*detached);
+                if sizes.get(subject.name.as_str()).is_some_and(|sealed| *sealed != bytes) {
+                    let sealed = sizes[subject.name.as_str()];
+                    report.problem(shown.clone(), "changed", format!("has {bytes} bytes, was sealed with {sealed}"));
+                }
                 if digest != subject.digest.sha256 {
-                    report.problem(
-                        shown,
-                        "changed",
-                        format!("has digest {digest}, was sealed as {}", subject.digest.sha256),
-                    );
+                    let sealed = subject.digest.sha256;
+                    let why =
+                        explanation(layout, &subject.name, sealed).map_or_else(String::new, |why| format!(": {why}"));
+                    report.problem(shown, "changed", format!("has digest {digest}, was sealed as {sealed}{why}"));
                 }
             }
         }
     }
-    report_missing_and_extra(layout, manifest, &missing, &found, report);
-    Ok(found)
+    report_missing_and_extra(layout, manifest, &missing, &listing.files, report);
+    Ok(listing.files)
+}
+
+/// The most bytes of a changed file that is read to see why: what git rewrites is text, and ours is small.
+const MOST_EXPLAINED_BYTES: u64 = 16 << 20;
+
+fn explanation(layout: &Layout, name: &str, sealed: Digest) -> Option<String> {
+    explain(&layout.open(name).ok()??.read(MOST_EXPLAINED_BYTES).ok()?, sealed)
 }
 
 fn report_missing_and_extra(
@@ -163,15 +200,15 @@ fn report_missing_and_extra(
     let sealed: BTreeSet<&str> = manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
     let published = matches!(layout, Layout::Published { .. });
     let known = |name: &str| sealed.contains(name) || UNSEALED.contains(&name) || published && sample::is_sample(name);
-    let extra: Vec<(&String, Option<Digest>)> = found
-        .keys()
-        .filter(|name| !known(name))
-        .map(|name| (name, files::digest_plain(&layout.path(name)).ok().map(|(digest, _)| digest)))
-        .collect();
+    let extra: Vec<&String> = found.keys().filter(|name| !known(name)).collect();
+    // Only what is missing makes it worth to hash what is one too many.
+    let hashed: &[&String] = if missing.is_empty() { &[] } else { &extra };
+    let digests = layout.digests(&hashed.iter().map(|name| name.as_str()).collect::<Vec<_>>()).unwrap_or_default();
+    let digests = digests.into_iter().map(|digest| digest.ok().map(|(digest, _)| digest));
+    let twins: BTreeMap<Option<Digest>, &String> = digests.zip(hashed.iter().copied()).collect();
     for subject in missing {
-        let twin = extra.iter().find(|(_, digest)| *digest == Some(subject.digest.sha256));
-        match twin {
-            Some((name, _)) => report.problem(
+        match twins.get(&Some(subject.digest.sha256)) {
+            Some(name) => report.problem(
                 layout.shown(&subject.name),
                 "renamed",
                 format!("its bytes lie at {}", layout.shown(name)),
@@ -179,13 +216,13 @@ fn report_missing_and_extra(
             None => report.problem(layout.shown(&subject.name), "missing", "the manifest names it"),
         }
     }
-    for (name, _) in extra {
+    for name in extra {
         report.problem(layout.shown(name), "extra", "the manifest does not name it");
     }
 }
 
 /// Regenerates both sums and compares bytes; each line that differs names its file.
-fn check_sums(layout: &Layout, manifest: &Manifest, found: &BTreeMap<String, u64>, report: &mut Report) {
+fn check_sums(layout: &Layout, manifest: &Manifest, found: &BTreeMap<String, u64>, report: &mut Report) -> Result<()> {
     let subjects = || manifest.subject.iter().map(|subject| (subject.name.as_str(), subject.digest.sha256));
     let shown = |name: &str| match layout {
         Layout::Published { run, .. } if is_detached(name) => format!("results/raw/{run}/{name}"),
@@ -196,34 +233,39 @@ fn check_sums(layout: &Layout, manifest: &Manifest, found: &BTreeMap<String, u64
     let mut committed: BTreeMap<String, Digest> =
         subjects().filter(|(name, _)| !is_detached(name)).map(|(name, digest)| (shown(name), digest)).collect();
     let beside = found.keys().filter(|name| sample::is_sample(name)).map(String::as_str);
-    for name in [MANIFEST, SIGNATURE, VERDICT, PROVENANCE].into_iter().chain(beside) {
-        if let Ok((digest, bytes)) = files::digest_plain(&layout.path(name)) {
+    let about: Vec<&str> = [MANIFEST, SIGNATURE, VERDICT, PROVENANCE].into_iter().chain(beside).collect();
+    for (name, digest) in about.iter().zip(layout.digests(&about)?) {
+        if let Ok((digest, bytes)) = digest {
             committed.insert(shown(name), digest);
             report.checked_files += 1;
             report.checked_bytes += bytes;
         }
     }
     for (name, sums) in [(SUMS, committed), (SUMS_DETACHED, detached)] {
-        compare_sums(layout, name, &sums::to_text(&sums), report);
+        compare_sums(layout, name, &sums, report);
     }
+    Ok(())
 }
 
-fn compare_sums(layout: &Layout, name: &str, expected: &str, report: &mut Report) {
-    let path = layout.path(name);
-    if !files::exists(&path) {
-        return report.problem(layout.shown(name), "missing", "the sums of this run");
-    }
-    let stored = match files::read_plain(&path) {
-        Ok(stored) => stored,
+fn compare_sums(layout: &Layout, name: &str, expected: &BTreeMap<String, Digest>, report: &mut Report) {
+    let stored = match layout.read(name) {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return report.problem(layout.shown(name), "missing", "the sums of this run"),
         Err(error) => return report.problem(layout.shown(name), "malformed", format!("{error:#}")),
     };
     report.checked_files += 1;
     report.checked_bytes += stored.len() as u64;
-    if stored == expected.as_bytes() {
+    if stored == sums::to_text(expected).as_bytes() {
         return;
     }
-    for file in sums::differing(&String::from_utf8_lossy(&stored), expected) {
-        report.problem(file, "sums", format!("{} says otherwise", layout.shown(name)));
+    let parsed = String::from_utf8(stored).map_err(anyhow::Error::from).and_then(|text| sums::parse(&text));
+    match parsed {
+        Ok(stored) => {
+            for file in sums::differing(&stored, expected) {
+                report.problem(file, "sums", format!("{} says otherwise", layout.shown(name)));
+            }
+            report.problem(layout.shown(name), "sums", "not the sums of the files that are there");
+        }
+        Err(error) => report.problem(layout.shown(name), "sums", format!("{error:#}")),
     }
-    report.problem(layout.shown(name), "sums", "not the sums of the files that are there");
 }

@@ -8,9 +8,9 @@ use crate::pure::json::to_bytes;
 use crate::pure::sample;
 use crate::pure::summary::check_blocks;
 use crate::world::layout::{Layout, MANIFEST, PROVENANCE, VERDICT};
-use crate::world::{evidence, files, provenance};
+use crate::world::{evidence, provenance};
 use anyhow::Result;
-use schema::table::Table;
+use schema::table::MAX_VALUES;
 use schema::verdict::{GateResult, Verdict};
 use std::collections::BTreeSet;
 
@@ -75,7 +75,7 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
     };
     let expected: BTreeSet<String> =
         chosen.iter().map(|(cell, _, _)| format!("cells/{cell}{}", sample::SUFFIX)).collect();
-    for (name, _) in layout.listing().map(|(found, _)| found).unwrap_or_default() {
+    for name in layout.listing().map(|listing| listing.files).unwrap_or_default().into_keys() {
         if sample::is_sample(&name) && !expected.contains(&name) {
             report.problem(layout.shown(&name), "extra", "no event of that cell was chosen");
         }
@@ -86,7 +86,7 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
             continue;
         }
         let file = format!("cells/{name}{}", sample::SUFFIX);
-        let faults = Table::read(&layout.path(&file)).and_then(|rows| {
+        let faults = layout.table(&file).and_then(|reader| reader.all(MAX_VALUES)).and_then(|rows| {
             let events = sample::rows_of(&cell.data.events, &name, &chosen)?;
             check_blocks(&events, &rows)
         });
@@ -101,14 +101,14 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
 
 /// The provenance statement says what the sealed run says. Runs published before there was one have none.
 fn check_provenance(paths: &Paths, layout: &Layout, evidence: &Evidence, report: &mut Report) -> Result<()> {
-    let (path, run) = (layout.path(PROVENANCE), layout.run());
-    if !files::exists(&path) {
+    let run = layout.run();
+    let Some(published) = layout.read(PROVENANCE)? else {
         report.notes.push(format!("{run}: no provenance statement was published with it"));
         return Ok(());
-    }
+    };
     match provenance::statement(paths, evidence) {
         Ok(None) => report.notes.push(format!("{run}: its toolkit lock is not at hand to check its provenance with")),
-        Ok(Some(expected)) if files::read_plain(&path).ok().as_ref() == Some(&expected) => {}
+        Ok(Some(expected)) if published == expected => {}
         Ok(Some(_)) => {
             report.problem(layout.shown(PROVENANCE), "provenance", "not what the sealed run says it was built from");
         }
@@ -152,7 +152,14 @@ fn check_today(
     report: &mut Report,
 ) -> Result<()> {
     let run = layout.run();
-    let Some(history) = evidence::history(paths, evidence)? else {
+    let history = match evidence::history(paths, evidence) {
+        Ok(history) => history,
+        Err(error) => {
+            report.problem(layout.shown(MANIFEST), "malformed", format!("its history: {error:#}"));
+            return Ok(());
+        }
+    };
+    let Some(history) = history else {
         report
             .notes
             .push(format!("{run}: no git history here; source and registration rest on what the verdict recorded"));

@@ -15,12 +15,13 @@ use schema::manifest::Manifest;
 use schema::verdict::Verdict;
 use std::collections::BTreeMap;
 
-fn verify_raw(disk: &OnDisk) -> Report {
+pub(super) fn verify_raw(disk: &OnDisk) -> Report {
     verify(&disk.paths, &[disk.run().display().to_string()]).unwrap()
 }
 
 /// Expects exit 16 and a problem that names the file.
-fn names(report: &Report, path: &str) {
+#[track_caller]
+pub(super) fn names(report: &Report, path: &str) {
     assert_eq!(report.exit_code(), ExitCode::Integrity, "{path} was not missed");
     assert!(report.problems.iter().any(|problem| problem.path == path), "{path} is not named: {:?}", report.problems);
 }
@@ -118,19 +119,26 @@ fn a_renamed_run_is_not_the_run_that_was_sealed() {
 }
 
 /// What a forger without our code would do: edit, and make digests and sums anew.
-fn reseal(disk: &OnDisk, name: &str, bytes: &[u8]) {
+pub(super) fn reseal(disk: &OnDisk, name: &str, bytes: &[u8]) {
     let at = |name: &str| disk.run().join(name);
     fs_err::write(at(name), bytes).unwrap();
     let mut manifest: Manifest = serde_json::from_slice(&fs_err::read(at(MANIFEST)).unwrap()).unwrap();
     let subject = manifest.subject.iter_mut().find(|subject| subject.name == name).unwrap();
     subject.digest.sha256 = Digest::of(bytes);
-    let manifest_bytes = to_bytes(&manifest).unwrap();
+    reseal_manifest(disk, &String::from_utf8(to_bytes(&manifest).unwrap()).unwrap());
+}
+
+/// As [`reseal`], from the manifest on.
+pub(super) fn reseal_manifest(disk: &OnDisk, manifest_text: &str) {
+    let at = |name: &str| disk.run().join(name);
+    let manifest_bytes = manifest_text.as_bytes();
+    let manifest: Manifest = serde_json::from_str(manifest_text).unwrap();
     let mut verdict: Verdict = serde_json::from_slice(&fs_err::read(at(VERDICT)).unwrap()).unwrap();
-    verdict.manifest = Digest::of(&manifest_bytes);
+    verdict.manifest = Digest::of(manifest_bytes);
     let verdict_bytes = to_bytes(&verdict).unwrap();
     let subjects = manifest.subject.iter().map(|subject| (subject.name.clone(), subject.digest.sha256));
     let mut committed: BTreeMap<String, Digest> = subjects.filter(|(name, _)| !is_detached(name)).collect();
-    committed.insert(MANIFEST.to_owned(), Digest::of(&manifest_bytes));
+    committed.insert(MANIFEST.to_owned(), Digest::of(manifest_bytes));
     committed.insert(VERDICT.to_owned(), Digest::of(&verdict_bytes));
     fs_err::write(at(MANIFEST), manifest_bytes).unwrap();
     fs_err::write(at(VERDICT), verdict_bytes).unwrap();
@@ -194,7 +202,7 @@ fn a_newer_format_is_said_to_be_newer() {
     fs_err::write(&path, newer).unwrap();
     let report = verify_raw(&disk);
     names(&report, MANIFEST);
-    assert!(report.problems[0].detail.contains("format 2 is newer"), "{report}");
+    assert!(report.problems[0].detail.contains("has format 2"), "{report}");
 }
 
 #[test]

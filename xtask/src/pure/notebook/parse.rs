@@ -3,6 +3,7 @@
 use super::{Entry, Fields, Notebook};
 use crate::failure::fail;
 use anyhow::{Context, bail, ensure};
+use schema::digest::Growing;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 /// When a chain line does not match the bytes before it, an entry has not its form, or an id is used twice; the message
 /// names the entry and the line.
 pub fn parse(text: &str) -> anyhow::Result<Notebook> {
-    let mut reader = Reader { text, offset: 0, line: 0 };
+    let mut reader = Reader { text, offset: 0, line: 0, growing: Growing::default(), hashed: 0 };
     let mut notebook = Notebook { entries: Vec::new(), head: Digest::of(text) };
     let mut ids = BTreeSet::new();
     while let Some(heading) = reader.heading(notebook.entries.is_empty()).map_err(|e| broken(&reader, "", &e))? {
@@ -37,6 +38,9 @@ struct Reader<'a> {
     offset: usize,
     /// Lines read, so the number of the line read last.
     line: usize,
+    /// Digest of the text up to `hashed`, so that many entries cost no more than their bytes.
+    growing: Growing,
+    hashed: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -97,13 +101,15 @@ impl<'a> Reader<'a> {
     /// The chain line, which must match the bytes before it.
     fn chain(&mut self) -> anyhow::Result<Digest> {
         loop {
-            let found = Digest::of(&self.text[..self.offset]);
+            let before = self.offset;
             match self.next()? {
                 None => bail!("the file ends before its chain line"),
                 Some("") => {}
                 Some(line) => {
                     let said = line.strip_prefix("chain: ").with_context(|| format!("{line:?} is no chain line"))?;
                     let said: Digest = said.parse()?;
+                    let found = self.growing.add(&self.text.as_bytes()[self.hashed..before]);
+                    self.hashed = before;
                     ensure!(said == found, "the chain is broken: the bytes before this line have digest {found}");
                     return Ok(said);
                 }

@@ -14,64 +14,124 @@ struct Derived {
     observers: u32,
 }
 
+/// The most disagreements that are told; one is enough to refuse.
+const MOST_FAULTS: usize = 100;
+
+/// The rows of a yield cell's blocks, taken in a piece at a time; what is kept grows with the events only.
+pub struct BlockCheck<'a> {
+    events: &'a Table,
+    expected: BTreeSet<(u32, u32)>,
+    derived: BTreeMap<(u32, u32), Derived>,
+    current: Option<(u32, u32)>,
+    blocks_of_current: BTreeSet<u32>,
+    faults: Vec<String>,
+}
+
 /// Every disagreement between the events of a yield cell and its blocks' rows: one row a block that observed the event.
 /// Events with an anomaly are left out, since their rows may be partial.
 ///
 /// # Errors
 /// When a table lacks a column.
 pub fn check_blocks(events: &Table, blocks: &Table) -> anyhow::Result<Vec<String>> {
-    let mut derived = derive(blocks)?;
-    let mut problems = duplicate_rows(blocks)?;
-    let (launch, event, anomaly) = (events.u32("launch")?, events.u32("event")?, events.u32("anomaly")?);
-    let (first, last) = (events.i64("first_observer_ns")?, events.i64("last_observer_ns")?);
-    let (last_ready, visibility) = (events.i64("last_ready_ns")?, events.opt_i64("visibility_ns")?);
-    let (observers, ready) = (events.u32("observers")?, events.u32("ready")?);
-    for i in 0..events.rows() {
-        let found = derived.remove(&(launch[i], event[i]));
-        if anomaly[i] != 0 {
-            continue;
-        }
-        let said = Derived {
-            first_observer_ns: first[i],
-            last_observer_ns: last[i],
-            last_ready_ns: last_ready[i],
-            visibility_ns: visibility[i],
-            observers: observers[i],
-        };
-        let name = format!("event {} of launch {}", event[i], launch[i]);
-        match found {
-            None => problems.push(format!("{name} has no rows of blocks")),
-            Some(found) if found != said => problems.push(format!("{name} says {said:?}, its blocks say {found:?}")),
-            Some(found) if found.observers != ready[i] => {
-                problems.push(format!("{name} says {} blocks were ready, {} have rows", ready[i], found.observers));
-            }
-            Some(_) => {}
-        }
-    }
-    let strays = derived
-        .keys()
-        .map(|(launch, event)| format!("rows of blocks for event {event} of launch {launch}, which is no event"));
-    problems.extend(strays);
-    Ok(problems)
+    let mut check = BlockCheck::new(events)?;
+    check.add(blocks)?;
+    check.finish()
 }
 
-fn derive(blocks: &Table) -> anyhow::Result<BTreeMap<(u32, u32), Derived>> {
-    let [launch, event, _, _, observed, ready, last_old] = columns(blocks)?;
-    let mut derived: BTreeMap<(u32, u32), Derived> = BTreeMap::new();
-    for i in 0..blocks.rows() {
-        let (observed, ready) = (signed(observed[i]), signed(ready[i]));
-        // A poll that began at the very instant was not after it.
-        let old = Some(signed(last_old[i])).filter(|ns| *ns > 0);
-        let row = Derived {
-            first_observer_ns: observed,
-            last_observer_ns: observed,
-            last_ready_ns: ready,
-            visibility_ns: old,
-            observers: 1,
-        };
-        derived.entry((launch[i], event[i])).and_modify(|all| all.join(&row)).or_insert(row);
+impl<'a> BlockCheck<'a> {
+    /// Begins with the events of a cell.
+    ///
+    /// # Errors
+    /// When the table lacks a column.
+    pub fn new(events: &'a Table) -> anyhow::Result<Self> {
+        let keys = events.u32("launch")?.iter().copied().zip(events.u32("event")?.iter().copied());
+        Ok(Self {
+            events,
+            expected: keys.collect(),
+            derived: BTreeMap::new(),
+            current: None,
+            blocks_of_current: BTreeSet::new(),
+            faults: Vec::new(),
+        })
     }
-    Ok(derived)
+
+    /// Takes in rows. Those of one event follow each other, as the harness writes them.
+    ///
+    /// # Errors
+    /// When the table lacks a column.
+    pub fn add(&mut self, blocks: &Table) -> anyhow::Result<()> {
+        let [launch, event, block, _, observed, ready, last_old] = columns(blocks)?;
+        for i in 0..blocks.rows() {
+            let key = (launch[i], event[i]);
+            if self.current != Some(key) {
+                self.turn_to(key);
+            }
+            if !self.expected.contains(&key) {
+                continue;
+            }
+            if !self.blocks_of_current.insert(block[i]) {
+                self.fault(format!("block {} has two rows for event {} of launch {}", block[i], key.1, key.0));
+            }
+            let observed = signed(observed[i]);
+            let row = Derived {
+                first_observer_ns: observed,
+                last_observer_ns: observed,
+                last_ready_ns: signed(ready[i]),
+                // A poll that began at the very instant was not after it.
+                visibility_ns: Some(signed(last_old[i])).filter(|ns| *ns > 0),
+                observers: 1,
+            };
+            self.derived.entry(key).and_modify(|all| all.join(&row)).or_insert(row);
+        }
+        Ok(())
+    }
+
+    fn turn_to(&mut self, key: (u32, u32)) {
+        self.current = Some(key);
+        self.blocks_of_current.clear();
+        if !self.expected.contains(&key) {
+            self.fault(format!("rows of blocks for event {} of launch {}, which is no event", key.1, key.0));
+        } else if self.derived.contains_key(&key) {
+            self.fault(format!("the rows of blocks for event {} of launch {} are not together", key.1, key.0));
+        }
+    }
+
+    fn fault(&mut self, fault: String) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Every disagreement, up to a hundred.
+    ///
+    /// # Errors
+    /// When the table of events lacks a column.
+    pub fn finish(mut self) -> anyhow::Result<Vec<String>> {
+        let events = self.events;
+        let (launch, event, anomaly) = (events.u32("launch")?, events.u32("event")?, events.u32("anomaly")?);
+        let (first, last) = (events.i64("first_observer_ns")?, events.i64("last_observer_ns")?);
+        let (last_ready, visibility) = (events.i64("last_ready_ns")?, events.opt_i64("visibility_ns")?);
+        let (observers, ready) = (events.u32("observers")?, events.u32("ready")?);
+        for i in (0..events.rows()).filter(|i| anomaly[*i] == 0) {
+            let said = Derived {
+                first_observer_ns: first[i],
+                last_observer_ns: last[i],
+                last_ready_ns: last_ready[i],
+                visibility_ns: visibility[i],
+                observers: observers[i],
+            };
+            let name = format!("event {} of launch {}", event[i], launch[i]);
+            match self.derived.get(&(launch[i], event[i])).copied() {
+                None => self.fault(format!("{name} has no rows of blocks")),
+                Some(found) if found != said => self.fault(format!("{name} says {said:?}, its blocks say {found:?}")),
+                Some(found) if found.observers != ready[i] => {
+                    self.fault(format!("{name} says {} blocks were ready, {} have rows", ready[i], found.observers));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(self.faults)
+    }
 }
 
 impl Derived {
@@ -80,17 +140,8 @@ impl Derived {
         self.last_observer_ns = self.last_observer_ns.max(row.last_observer_ns);
         self.last_ready_ns = self.last_ready_ns.max(row.last_ready_ns);
         self.visibility_ns = self.visibility_ns.max(row.visibility_ns);
-        self.observers += row.observers;
+        self.observers = self.observers.saturating_add(row.observers);
     }
-}
-
-fn duplicate_rows(blocks: &Table) -> anyhow::Result<Vec<String>> {
-    let [launch, event, block, ..] = columns(blocks)?;
-    let mut seen = BTreeSet::new();
-    let twice = (0..blocks.rows()).filter(|i| !seen.insert((launch[*i], event[*i], block[*i])));
-    Ok(twice
-        .map(|i| format!("block {} has two rows for event {} of launch {}", block[i], event[i], launch[i]))
-        .collect())
 }
 
 fn columns(blocks: &Table) -> anyhow::Result<[&[u32]; 7]> {
@@ -150,5 +201,24 @@ mod tests {
         check(&event(650, 5000, 7000, Some(400), 3), &[], "no rows");
         check(&event(650, 5000, 7000, Some(400), 3), &[ROWS[0], ROWS[0]], "two rows");
         check(&event(650, 5000, 7000, Some(400), 3), &[ROWS[0], [4, 0, 0, 0, 0, 0, 0]], "no event");
+        check(&event(650, 5000, 7000, Some(400), 3), &[ROWS[0], [4, 0, 0, 0, 0, 0, 0], ROWS[1]], "not together");
+    }
+
+    #[test]
+    fn rows_in_pieces_say_what_they_say_at_once() {
+        let events = event(650, 5000, 7000, Some(400), 3);
+        let mut check = BlockCheck::new(&events).unwrap();
+        ROWS.iter().for_each(|row| check.add(&blocks(&[*row])).unwrap());
+        assert!(check.finish().unwrap().is_empty());
+    }
+
+    #[test]
+    fn endless_rows_for_nothing_are_told_a_hundred_times_at_most() {
+        let rows: Vec<[u32; 7]> = (0..1000).map(|event| [9, event, 0, 0, 0, 0, 0]).collect();
+        let events = event(650, 5000, 7000, Some(400), 3);
+        let mut check = BlockCheck::new(&events).unwrap();
+        check.add(&blocks(&rows)).unwrap();
+        assert!(check.derived.is_empty());
+        assert_eq!(check.finish().unwrap().len(), MOST_FAULTS);
     }
 }

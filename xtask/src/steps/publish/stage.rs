@@ -39,7 +39,7 @@ pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) ->
     let layout = sealed.layout();
     let run = &sealed.manifest().predicate.run;
     for subject in sealed.manifest().subject.iter().filter(|subject| !is_detached(&subject.name)) {
-        let bytes = files::read_plain(&layout.path(&subject.name))?;
+        let bytes = layout.read(&subject.name)?.with_context(|| format!("{} is gone", subject.name))?;
         if Digest::of(&bytes) != subject.digest.sha256 {
             let message = format!("{} changed since it was sealed", layout.path(&subject.name).display());
             return Err(fail(ExitCode::Integrity, message, "cargo xtask verify says what else did"));
@@ -113,8 +113,11 @@ fn samples(passed: &Passed, layout: &Layout) -> Result<Vec<(String, Vec<u8>)>> {
     let cells: BTreeSet<&String> = chosen.iter().map(|(cell, _, _)| cell).collect();
     let table = |cell: &&String| -> Result<(String, Vec<u8>)> {
         let name = format!("cells/{cell}.blocks.parquet");
-        let blocks = Table::read(&layout.detached_path(&name)).with_context(|| name.clone())?;
-        let rows = sample::rows_of(&blocks, cell, &chosen)?;
+        let mut blocks = layout.table(&name).with_context(|| name.clone())?;
+        let mut rows = Table::new();
+        while let Some(piece) = blocks.piece().with_context(|| name.clone())? {
+            rows.append(sample::rows_of(&piece, cell, &chosen)?)?;
+        }
         Ok((format!("cells/{cell}{}", sample::SUFFIX), rows.to_bytes()?))
     };
     cells.iter().map(table).collect()

@@ -14,6 +14,13 @@ fn cell() -> (CellEvidence, Table, Table) {
     (cell, table(".blocks.parquet"), table(".clock.parquet"))
 }
 
+/// A table on disk, as it is read.
+fn reader(table: &Table) -> Reader {
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &table.to_bytes().unwrap()).unwrap();
+    Reader::open(file).unwrap()
+}
+
 /// Adds to one value of a column.
 fn shifted(table: &Table, name: &str, by: u32) -> Table {
     let mut table = table.clone();
@@ -26,7 +33,7 @@ fn shifted(table: &Table, name: &str, by: u32) -> Table {
 #[test]
 fn events_and_clocks_follow_from_the_detached_tables() {
     let (cell, block_rows, windows) = cell();
-    let found = blocks(&cell, &block_rows).unwrap().and(clock(&cell, &windows).unwrap());
+    let found = blocks(&cell, reader(&block_rows)).unwrap().and(clock(&cell, reader(&windows)).unwrap());
     assert_eq!(found.faults, Vec::<String>::new());
     assert_eq!((found.events, found.clock_launches), (10_000, 22));
 }
@@ -35,10 +42,10 @@ fn events_and_clocks_follow_from_the_detached_tables() {
 fn a_changed_detached_table_is_a_fault() {
     let (cell, block_rows, windows) = cell();
     for name in ["observed_ns", "last_old_ns", "event"] {
-        assert!(!blocks(&cell, &shifted(&block_rows, name, 64)).unwrap().faults.is_empty(), "{name}");
+        assert!(!blocks(&cell, reader(&shifted(&block_rows, name, 64))).unwrap().faults.is_empty(), "{name}");
     }
     for (name, by) in [("cycles", 900), ("launch", 1), ("launch", 90)] {
-        assert!(!clock(&cell, &shifted(&windows, name, by)).unwrap().faults.is_empty(), "{name}");
+        assert!(!clock(&cell, reader(&shifted(&windows, name, by))).unwrap().faults.is_empty(), "{name}");
     }
 }
 
@@ -57,7 +64,7 @@ fn a_clock_s_median_follows_from_its_windows() {
     let (mut cell, _, windows) = cell();
     let launches = cell.data.launches.as_mut().unwrap();
     *launches = shifted(launches, "clock_khz_p50", 50);
-    assert_eq!(clock(&cell, &windows).unwrap().faults.len(), 1);
+    assert_eq!(clock(&cell, reader(&windows)).unwrap().faults.len(), 1);
 }
 
 #[test]

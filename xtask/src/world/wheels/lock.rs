@@ -61,7 +61,11 @@ impl Wheel {
     }
 }
 
-fn parse(text: &str) -> Result<Vec<Wheel>> {
+/// What a lock's text pins, in order.
+///
+/// # Errors
+/// Names the first line that does not pin a wheel.
+pub fn parse(text: &str) -> Result<Vec<Wheel>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     let wheels = lines
         .map(|(n, line)| wheel(line).with_context(|| format!("line {} does not pin a wheel: {line:?}", n + 1)))

@@ -1,0 +1,100 @@
+//! Why a file has another digest than it was sealed with, where its bytes show it. It explains; what differs still fails.
+//!
+//! Two tools that stand between a writer and a reader change files and say nothing: git, which may rewrite line endings at
+//! checkout, and Git LFS, which leaves a short text in the place of a file that it has not fetched.
+
+use schema::Digest;
+
+/// How the first line of a Git LFS pointer begins (the LFS pointer specification).
+const POINTER: &str = "version https://git-lfs.github.com/spec/";
+/// The most bytes of a pointer.
+pub const MOST_POINTER_BYTES: u64 = 1024;
+
+/// The digest of the file that a Git LFS pointer stands for; nothing when these bytes are no pointer. An unreadable digest
+/// in a pointer is `Some(None)`.
+#[must_use]
+pub fn lfs_pointer(bytes: &[u8]) -> Option<Option<Digest>> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MOST_POINTER_BYTES)?;
+    text.starts_with(POINTER).then(|| {
+        let oid = text.lines().find_map(|line| line.strip_prefix("oid sha256:"));
+        oid.and_then(|oid| oid.parse().ok())
+    })
+}
+
+/// What became of a file that was sealed as `sealed` and now has these bytes; nothing when they do not show it.
+#[must_use]
+pub fn explain(bytes: &[u8], sealed: Digest) -> Option<String> {
+    match lfs_pointer(bytes) {
+        Some(Some(oid)) if oid == sealed => {
+            return Some("a Git LFS pointer to the sealed file: git lfs pull".to_owned());
+        }
+        Some(_) => return Some("a Git LFS pointer to another file: git lfs pull".to_owned()),
+        None => {}
+    }
+    if Digest::of(without_carriage_returns(bytes)) == sealed {
+        return Some("only its line endings changed (LF to CRLF); git does so with core.autocrlf".to_owned());
+    }
+    if Digest::of(with_carriage_returns(bytes)) == sealed {
+        return Some("only its line endings changed (CRLF to LF); git does so with core.autocrlf".to_owned());
+    }
+    None
+}
+
+fn without_carriage_returns(bytes: &[u8]) -> Vec<u8> {
+    let next = bytes.iter().skip(1).map(Some).chain([None]);
+    bytes
+        .iter()
+        .zip(next)
+        .filter(|(byte, next)| (**byte, *next) != (b'\r', Some(&b'\n')))
+        .map(|(byte, _)| *byte)
+        .collect()
+}
+
+fn with_carriage_returns(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        if *byte == b'\n' && out.last() != Some(&b'\r') {
+            out.push(b'\r');
+        }
+        out.push(*byte);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pointer(oid: &str) -> String {
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 5242880\n")
+    }
+
+    #[test]
+    fn a_pointer_is_told_from_a_file_that_is_merely_short() {
+        let content = Digest::of("the content");
+        let of = |text: &str| lfs_pointer(text.as_bytes());
+        assert_eq!(of(&pointer(&content.to_string())), Some(Some(content)));
+        assert_eq!(of(&pointer("cut off")), Some(None));
+        for other in
+            ["", "version 1\n", "see version https://git-lfs.github.com/spec/v1\n", &pointer(&"x".repeat(2000))]
+        {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_git_did_is_said_and_nothing_else() {
+        let (lf, crlf) = (b"run,value\na,1\n".as_slice(), b"run,value\r\na,1\r\n".as_slice());
+        let check = |bytes: &[u8], sealed: &[u8], expected: Option<&str>| {
+            let said = explain(bytes, Digest::of(sealed));
+            assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().contains(expected.unwrap_or_default()));
+        };
+        check(crlf, lf, Some("LF to CRLF"));
+        check(lf, crlf, Some("CRLF to LF"));
+        check(b"run,value\r\na,2\r\n", lf, None);
+        check(b"a\rb", b"ab", None);
+        check(pointer(&Digest::of(lf).to_string()).as_bytes(), lf, Some("to the sealed file"));
+        check(pointer(&Digest::of(crlf).to_string()).as_bytes(), lf, Some("to another file"));
+    }
+}
