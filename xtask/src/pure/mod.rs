@@ -30,6 +30,7 @@ pub mod render;
 pub mod sample;
 pub mod sanitizer;
 pub mod sass;
+pub mod states;
 pub mod stats;
 pub mod summary;
 pub mod sums;

@@ -101,6 +101,13 @@ fn unbalanced(launches: &Table) -> Result<Vec<String>, String> {
     Ok(reasons)
 }
 
+/// Events that fewer blocks met than others, or none: they are counted, but never met what they are to show.
+fn unmet(observers: &[u32]) -> Option<String> {
+    let most = observers.iter().max().copied().unwrap_or(0);
+    let short = observers.iter().filter(|seen| **seen == 0 || **seen != most).count();
+    (short > 0).then(|| format!("{short} events were met by fewer blocks than others, or by none"))
+}
+
 /// Events that were not claimed, and launches with another number of events than they served urgent tasks.
 fn unserved(cell: &CellEvidence) -> Result<Vec<String>, String> {
     let launches = cell.data.launches.as_ref().ok_or("it has no launches")?;
@@ -115,7 +122,7 @@ fn unserved(cell: &CellEvidence) -> Result<Vec<String>, String> {
     let kept = launch.iter().zip(warmup).zip(requested).filter(|((_, warm), _)| **warm == 0);
     let differing =
         kept.filter(|((launch, _), requested)| events.get(launch).copied().unwrap_or(0) != **requested).count();
-    let mut reasons = Vec::new();
+    let mut reasons: Vec<String> = unmet(u32s(&cell.data.events, "observers")?).into_iter().collect();
     if unclaimed > 0 {
         reasons.push(format!("{unclaimed} events were never claimed"));
     }

@@ -16,6 +16,7 @@ use schema::sanitize::{State, Tool};
 use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod audit;
 mod faults_of_data;
 mod standing;
 
