@@ -49,7 +49,7 @@ pub fn limits(arch: u32) -> Result<SmLimits> {
 /// Resident blocks per SM; zero when not even one fits.
 #[must_use]
 pub fn blocks_per_sm(limits: SmLimits, registers: u32, shared_bytes: u32, block_threads: u32) -> u32 {
-    let warps = block_threads.max(1).div_ceil(WARP_THREADS);
+    let warps = block_threads.div_ceil(WARP_THREADS).max(1);
     let by_threads = limits.threads / WARP_THREADS / warps;
     let by_registers = warps_by_registers(registers) / warps;
     let per_block = shared_bytes.saturating_add(BLOCK_RESERVED_SHARED_BYTES).div_ceil(SHARED_UNIT_BYTES);
@@ -71,7 +71,7 @@ pub struct Footprint {
 impl Footprint {
     /// Warps, registers and shared units, as they are handed out.
     fn taken(self) -> (u32, u32, u32) {
-        let warps = self.block_threads.max(1).div_ceil(WARP_THREADS);
+        let warps = self.block_threads.div_ceil(WARP_THREADS).max(1);
         let shared = self.shared_bytes.saturating_add(BLOCK_RESERVED_SHARED_BYTES).div_ceil(SHARED_UNIT_BYTES);
         (warps, warps.saturating_mul(registers_of_warp(self.registers)), shared)
     }
@@ -89,7 +89,8 @@ pub fn fits_in_slot(limits: SmLimits, host: Footprint, per_sm: u32, guest: Footp
 }
 
 fn registers_of_warp(registers: u32) -> u32 {
-    registers.clamp(1, SM_REGISTERS).saturating_mul(WARP_THREADS).next_multiple_of(WARP_REGISTER_UNIT)
+    let whole = registers.min(SM_REGISTERS).saturating_mul(WARP_THREADS).next_multiple_of(WARP_REGISTER_UNIT);
+    whole.max(WARP_REGISTER_UNIT)
 }
 
 fn warps_by_registers(registers: u32) -> u32 {
@@ -142,6 +143,31 @@ mod tests {
         check(block(32, 162_817, 128), false);
         let full = |guest| fits_in_slot(limits(90).unwrap(), block(16, 0, 512), 4, guest);
         assert!(full(block(16, 0, 512)) && !full(block(16, 0, 544)));
+    }
+
+    #[test]
+    fn limits_are_those_of_the_guide() {
+        for (arch, threads, blocks, kib) in [
+            (80, 2048, 32, 164),
+            (86, 1536, 16, 100),
+            (87, 1536, 16, 164),
+            (89, 1536, 24, 100),
+            (90, 2048, 32, 228),
+            (100, 2048, 32, 228),
+            (103, 2048, 32, 228),
+            (120, 1536, 24, 100),
+            (121, 1536, 24, 100),
+        ] {
+            assert_eq!(limits(arch).unwrap(), SmLimits { threads, blocks, shared_bytes: kib * 1024 }, "sm_{arch}");
+        }
+    }
+
+    #[test]
+    fn nothing_takes_less_than_a_warp_and_a_unit_of_registers() {
+        check(90, 0, 0, 0, 32);
+        check(90, 1, 0, 32, 32);
+        let sized = |block_threads| Footprint { registers: 0, shared_bytes: 0, block_threads };
+        assert_eq!((sized(0).taken(), sized(33).taken()), ((1, 256, 8), (2, 512, 8)));
     }
 
     #[test]

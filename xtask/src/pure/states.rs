@@ -76,6 +76,8 @@ mod tests {
         check(state(1_000_000, 96).chain(state(1_120_000, 4)), None);
         check(state(1_000_000, 9).chain(state(1_120_000, 10)), None);
         check(state(1_000_000, 10).chain(state(1_120_000, 10)), Some((10, 10)));
+        check(state(1_000_000, 384).chain(state(1_120_000, 20)), None);
+        check(state(1_000_000, 383).chain(state(1_120_000, 21)), Some((383, 21)));
         check(std::iter::repeat_n(7, 100), None);
         check(std::iter::repeat_n(0, 100), None);
     }
@@ -85,5 +87,8 @@ mod tests {
         let pair = |upper| std::iter::repeat_n(1_000, 60).chain(std::iter::repeat_n(upper, 40));
         check(pair(1_040), Some((60, 40)));
         check(pair(1_039), None);
+        let long = |upper| std::iter::repeat_n(10_000, 60).chain(std::iter::repeat_n(upper, 40));
+        check(long(10_399), None);
+        check(std::iter::repeat_n(25, 60).chain(std::iter::repeat_n(26, 40)), Some((60, 40)));
     }
 }
