@@ -61,9 +61,9 @@ fn unrecorded(cell: &CellEvidence) -> Result<Option<String>, String> {
     for launch in u32s(&cell.data.events, "launch")? {
         *rows.entry(*launch).or_default() += 1;
     }
-    let most = rows.values().max().copied().unwrap_or(0);
+    let most = rows.values().max();
     let kept = u32s(launches, "launch")?.iter().zip(u32s(launches, "warmup")?).filter(|(_, warm)| **warm == 0);
-    let short = kept.filter(|(launch, _)| rows.get(launch).copied().unwrap_or(0) != most).count();
+    let short = kept.filter(|(launch, _)| most.is_none() || rows.get(launch) != most).count();
     Ok((short > 0).then(|| format!("{short} launches have fewer rows than others: some were dropped")))
 }
 
@@ -103,8 +103,8 @@ fn unbalanced(launches: &Table) -> Result<Vec<String>, String> {
 
 /// Events that fewer blocks met than others, or none: they are counted, but never met what they are to show.
 fn unmet(observers: &[u32]) -> Option<String> {
-    let most = observers.iter().max().copied().unwrap_or(0);
-    let short = observers.iter().filter(|seen| **seen == 0 || **seen != most).count();
+    let most = observers.iter().max();
+    let short = observers.iter().filter(|seen| **seen == 0 || Some(*seen) != most).count();
     (short > 0).then(|| format!("{short} events were met by fewer blocks than others, or by none"))
 }
 

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod audit;
 mod faults_of_data;
+mod limits;
 mod standing;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
