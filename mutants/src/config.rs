@@ -12,6 +12,8 @@ pub(crate) struct Config {
     pub(crate) prepare: String,
     /// Files with the tests that try their mutants.
     pub(crate) group: Vec<Group>,
+    /// Words in the names of tests that kill most, and come first.
+    pub(crate) early: Vec<String>,
     /// Words in the names of tests that take long, and are tried when the others are done.
     pub(crate) slow: Vec<String>,
     /// Mutants that no test is asked to kill.
@@ -30,6 +32,9 @@ pub(crate) struct Group {
     /// Words in the names of tests that are tried before the others, beside the file's own stem.
     #[serde(default)]
     pub(crate) first: Vec<String>,
+    /// Whether all tests of the group try what those have left.
+    #[serde(default)]
+    pub(crate) rest: bool,
 }
 
 /// A mutant that no test is asked to kill.

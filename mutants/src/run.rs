@@ -124,7 +124,10 @@ fn jobs(
             let group = &config.group[config.group_of(&file.name)];
             let stem = stem(&file.name);
             let about = test.contains(stem) || group.first.iter().any(|word| test.contains(word));
-            if !group.tests.iter().any(|start| test.starts_with(start)) || (round == Round::About && !about) {
+            if !group.tests.iter().any(|start| test.starts_with(start))
+                || (!about && round == Round::About)
+                || (!group.rest && round == Round::All)
+            {
                 continue;
             }
             let again = |name: &String| round != Round::Again || before.get(name) == Some(test);
@@ -136,6 +139,7 @@ fn jobs(
             jobs.push(Job { test: test.clone(), only: path });
         }
     }
+    jobs.sort_by_key(|job| config.early.iter().any(|word| job.test.contains(word)));
     Ok(jobs)
 }
 

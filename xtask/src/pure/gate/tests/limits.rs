@@ -637,6 +637,19 @@ fn the_run_s_median_is_over_kept_launches_with_windows() {
     assert_eq!(off.evidence["off_clock_launches"], 1);
 }
 
+/// Two launches in five at another clock leave the median where it is.
+#[test]
+fn the_run_s_median_is_the_middle() {
+    let off = gate_of("samples", |e, _| {
+        discard(e, YIELD, 1, 1, "clock_khz_max", 1_988_000);
+        let table = launches(e, BASELINE);
+        let p50 = table.u32("clock_khz_p50").unwrap().iter().enumerate();
+        let p50 = p50.map(|(row, khz)| if row % 5 < 2 { khz - 10_000 } else { *khz }).collect();
+        set_column(table, "clock_khz_p50", Column::U32(p50));
+    });
+    assert_eq!(off.evidence["off_clock_launches"], 0);
+}
+
 /// Two timers of the trial disagree by 64 ns at most, and its quantum is 32: a leg may end 128 ns before it begins.
 #[test]
 fn a_negative_interval_counts_beyond_the_timers_own_disagreement() {
