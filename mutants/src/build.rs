@@ -54,7 +54,7 @@ pub(crate) struct Built {
 pub(crate) fn build(root: &Path, work: &Path, config: &Config, names: &[String]) -> Result<Built> {
     let tree = work.join("tree");
     copy(root, &tree)?;
-    enter_tests(&tree, &tree.join("xtask/src"))?;
+    enter_tests(&tree.join("xtask/src"))?;
     let runtime = include_str!("runtime.rs.txt").replace("PREPARE", &config.prepare);
     fs_err::write(tree.join(format!("xtask/src/{RUNTIME}.rs")), runtime)?;
     let library = tree.join("xtask/src/lib.rs");
@@ -123,11 +123,11 @@ fn copy(root: &Path, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-fn enter_tests(tree: &Path, folder: &Path) -> Result<()> {
+fn enter_tests(folder: &Path) -> Result<()> {
     for entry in fs_err::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            enter_tests(tree, &path)?;
+            enter_tests(&path)?;
         } else if path.extension().is_some_and(|end| end == "rs") {
             let text = fs_err::read_to_string(&path)?;
             let entered = weave::enter_tests(&text, &format!(" crate::{RUNTIME}::enter(); "));

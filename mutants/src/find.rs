@@ -10,6 +10,9 @@ use syn::{
     Lit, Macro, Pat, ReturnType, Signature, Token, Type, UnOp,
 };
 
+/// What is shorter than this many bytes is named together with its line.
+const SHORT: usize = 8;
+
 /// A place in a file and everything that can stand there instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -21,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) function: String,
     /// What stands there; empty for a function's body.
     pub(crate) original: String,
+    /// The line it stands in, which tells one literal from another.
+    pub(crate) context: String,
     /// What can stand there instead; for a function's body, what it returns at once.
     pub(crate) instead: Vec<String>,
     /// Whether it is the start of a function's body.
@@ -34,7 +39,9 @@ impl Place {
         if self.body {
             format!("{file}: {} returns {}", self.function, flat(instead))
         } else {
-            format!("{file}: {}: {} -> {}", self.function, flat(&self.original), flat(instead))
+            let context =
+                if self.original.len() < SHORT { format!(" in {}", flat(&self.context)) } else { String::new() };
+            format!("{file}: {}: {} -> {}{context}", self.function, flat(&self.original), flat(instead))
         }
     }
 }
@@ -72,6 +79,7 @@ impl Finder<'_> {
             line: span.start().line,
             function: self.function.clone(),
             original: self.slice(span),
+            context: self.text.lines().nth(span.start().line - 1).unwrap_or_default().to_owned(),
             instead,
             body: false,
         });
@@ -86,7 +94,8 @@ impl Finder<'_> {
                 ReturnType::Default => vec!["()".to_owned()],
                 ReturnType::Type(_, of) => values(of),
             };
-            self.places.push(Place { range: at..at, line, function, original: String::new(), instead, body: true });
+            let (original, context) = (String::new(), String::new());
+            self.places.push(Place { range: at..at, line, function, original, context, instead, body: true });
             inside(self);
         }
         self.function = outer;
@@ -285,34 +294,38 @@ mod tests {
     #[test]
     fn operators_and_literals() {
         check(
-            "fn f(a: u32) { g(a + 1 < 3); }",
+            "fn f(a: u32) {\n  g(a + 1 < 3);\n}",
             &[
                 "f: f returns ()",
                 "f: f: a + 1 < 3 -> a + 1 <= 3",
                 "f: f: a + 1 < 3 -> a + 1 > 3",
-                "f: f: a + 1 -> a - 1",
-                "f: f: 1 -> 2",
-                "f: f: 3 -> 4",
+                "f: f: a + 1 -> a - 1 in g(a + 1 < 3);",
+                "f: f: 1 -> 2 in g(a + 1 < 3);",
+                "f: f: 3 -> 4 in g(a + 1 < 3);",
             ],
         );
         check(
             "impl A<u8> { fn f(&self) -> bool { !self.x } }",
-            &["f: A::f returns true", "f: A::f returns false", "f: A::f: !self.x -> self.x"],
+            &[
+                "f: A::f returns true",
+                "f: A::f returns false",
+                "f: A::f: !self.x -> self.x in impl A<u8> { fn f(&self) -> bool { !self.x } }",
+            ],
         );
     }
 
     #[test]
     fn guards_conditions_and_values() {
         check(
-            "fn f() -> Result<Option<String>> { match x { y if y => (), _ => ensure!(a == b, \"{}\", 1 + 2) } }",
+            "fn f() -> Result<Option<String>> { match x {\ny if y => (),\n _ => ensure!(a == b, \"{}\", 1 + 2) } }",
             &[
                 "f: f returns Ok(Some(String::new()))",
                 "f: f returns Ok(Some(\"xyzzy\".to_owned()))",
                 "f: f returns Ok(None)",
-                "f: f: y -> true",
-                "f: f: y -> false",
-                "f: f: a == b -> true",
-                "f: f: a == b -> a != b",
+                "f: f: y -> true in y if y => (),",
+                "f: f: y -> false in y if y => (),",
+                "f: f: a == b -> true in _ => ensure!(a == b, \"{}\", 1 + 2) } }",
+                "f: f: a == b -> a != b in _ => ensure!(a == b, \"{}\", 1 + 2) } }",
             ],
         );
     }
