@@ -214,10 +214,9 @@ fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell, off: u64)
 
 /// No number over drains that fell into two states: a grid that now settles in one placement and now in another.
 fn judge_states(rule: &mut Rule, evidence: &Evidence) {
-    let (mut looked_at, mut reasons) = (0_u64, Vec::new());
+    let mut reasons = Vec::new();
     for cell in &evidence.cells {
         for (arm, drains) in drains(cell) {
-            looked_at += 1;
             if let Some(found) = two_states(drains) {
                 reasons.push(format!(
                     "{}: its drains{arm} fall into two states, {} round {} ns and {} round {} ns",
@@ -230,7 +229,6 @@ fn judge_states(rule: &mut Rule, evidence: &Evidence) {
             }
         }
     }
-    rule.count("drains_looked_at", looked_at);
     rule.refuse_all(reasons, "plan another number of blocks: no number stands for both states of this grid");
 }
 
