@@ -148,7 +148,8 @@ fn a_launch_from_a_cubin_that_is_not_for_measuring() {
 fn other_cubin(evidence: &mut Evidence, arch: &str, flavor: &str, file: &str) -> Digest {
     let sha256 = Digest::of(format!("{arch} {flavor} {file}"));
     let (file, arch, flavor) = (file.to_owned(), arch.to_owned(), flavor.to_owned());
-    let cubin = Cubin { file, arch, flavor, path: "cubins/x".to_owned(), sha256 };
+    let (path, foreign_paths) = ("cubins/x".to_owned(), 0);
+    let cubin = Cubin { file, arch, flavor, path, sha256, foreign_paths };
     evidence.build.as_mut().unwrap().cubins.push(cubin);
     sha256
 }
@@ -461,6 +462,7 @@ fn sites_are_those_of_the_mode() {
         let verdict = program(e, other.verdict.tool);
         verdict.configs.retain(|config| !mode(&config.mode));
         other.verdict.configs.retain(|config| mode(&config.mode));
+        other.verdict.nonce = "of its own".to_owned();
         [other.verdict.sites.yields, other.verdict.sites.claim, other.verdict.sites.copy] = sites;
         e.sanitizer.push(other);
     };
