@@ -136,6 +136,14 @@ fn entries_are_well_formed_and_their_tests_exist() {
 }
 
 #[test]
+fn every_fault_is_in_the_table() {
+    let found: BTreeSet<String> = cases().into_iter().map(|case| case.id).collect();
+    let expected = expected();
+    let missing: Vec<&String> = expected.difference(&found).collect();
+    assert!(missing.is_empty(), "no entry for {missing:?}");
+}
+
+#[test]
 fn the_page_is_the_rendering_of_the_table() {
     let (page, rendered) = (root().join("FAULTS.md"), render(&cases()));
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
