@@ -409,6 +409,44 @@ fn a_kernel_that_spills_is_refused() {
         .refused(ExitCode::Build, &["toy/one scale on sm_90", "spilled bytes, 0 allowed", "stack bytes, 0 allowed"]);
 }
 
+/// The launch bound is gone, so that the compiler takes as many registers as it likes: fewer blocks fit than were promised.
+#[test]
+fn a_kernel_that_loses_blocks_to_registers_is_refused() {
+    let Some(checkout) = Checkout::new() else { return };
+    let greedy = |bound: &str| {
+        format!(
+            "extern \"C\" __global__ void {bound} scale(float* out) {{
+        float a[64]; for (int i = 0; i < 64; ++i) a[i] = out[i * 32 + threadIdx.x];
+        __syncthreads(); for (int k = 0; k < 4; ++k) for (int i = 0; i < 64; ++i) a[i] = a[i] * a[(i + 7) % 64] + 1.5f;
+        for (int i = 0; i < 64; ++i) out[i * 32 + threadIdx.x] = a[i]; }}\n"
+        )
+    };
+    let with =
+        |bound: &str| KERNEL.replace("scale", "small").replace("#include", &format!("{}#include", greedy(bound)));
+    let small = BUDGET.replace("[[kernel]]\nfile = \"one\"\nsymbol = \"shared\"", "[[kernel]]\nfile = \"one\"\nsymbol = \"small\"\nregisters = 32\nshared_bytes = 0\nblocks_per_sm = 8\nmin_arch = \"sm_80\"\n[[kernel]]\nfile = \"one\"\nsymbol = \"shared\"");
+    // 255 registers are allowed and four blocks promised; without the bound of five blocks a block takes more than its share.
+    checkout.write("kernels/toy/budget.toml", &small.replacen("registers = 32", "registers = 255", 1));
+    checkout.write("kernels/toy/one.cu", &with("__launch_bounds__(256)"));
+    checkout.refused(ExitCode::Build, &["toy/one scale on sm_90", "blocks per SM"]);
+}
+
+/// A compiler that builds for another architecture than it was told, and says that all is well.
+#[test]
+fn a_cubin_of_another_architecture_is_refused() {
+    let Some(mut checkout) = Checkout::new() else { return };
+    let real = checkout.toolkit.nvcc.clone();
+    let stub = checkout.dir.path().join("nvcc");
+    let script = format!(
+        "#!/bin/sh\nn=$#\nwhile [ $n -gt 0 ]; do a=$1; shift; case $a in -arch=sm_90) a=-arch=sm_80;; esac\n\
+         set -- \"$@\" \"$a\"; n=$((n - 1)); done\nexec {} \"$@\"\n",
+        real.display()
+    );
+    std::fs::write(&stub, script).unwrap();
+    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    checkout.toolkit.nvcc = stub;
+    checkout.refused(ExitCode::Build, &["toy/one", "sm_90"]);
+}
+
 fn source(clean: bool) -> SourceState {
     let dirty = if clean { vec![] } else { vec!["kernels/toy/one.cu".into()] };
     SourceState {

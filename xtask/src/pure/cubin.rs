@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use object::Endianness;
-use object::elf::{FileHeader64, SHN_UNDEF, SHT_NOBITS, SHT_SYMTAB, STT_FUNC};
+use object::elf::{FileHeader64, SHT_NOBITS, SHT_SYMTAB, STT_FUNC};
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 use std::collections::BTreeMap;
 
@@ -214,10 +214,8 @@ fn sections<'data>(
 
 fn symbols(endian: Endianness, table: &SymbolTable<'_, Header>, sections: &[Section<'_>]) -> Result<Vec<Symbol>> {
     let one = |(index, symbol): (object::SymbolIndex, &<Header as FileHeader>::Sym)| -> Result<Symbol> {
-        let section = match table.symbol_section(endian, symbol, index).context("bad symbol section")? {
-            Some(section) if symbol.st_shndx(endian) != SHN_UNDEF => Some(section.0),
-            _ => None,
-        };
+        let section =
+            table.symbol_section(endian, symbol, index).context("bad symbol section")?.map(|section| section.0);
         ensure!(
             section.is_none_or(|section| section < sections.len()),
             "symbol {} in a section that is not there",
@@ -280,6 +278,85 @@ fn text(bytes: &[u8]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Captured: nvcc 13.0.88 -O3 -arch=sm_90, a kernel `probe` that calls a function, with constants and 512 shared bytes.
+    const PROBE: &[u8] = include_bytes!("fixtures/probe-sm90.elf");
+    /// Where its section headers begin, and how long each is.
+    const HEADERS: usize = 0xd28;
+    const HEADER: usize = 64;
+    /// Where its symbols begin, and how long each is.
+    const SYMBOLS: usize = 0x360;
+    const SYMBOL: usize = 24;
+
+    /// The captured cubin with some bytes replaced.
+    fn patched(patches: &[(usize, &[u8])]) -> Vec<u8> {
+        let mut bytes = PROBE.to_vec();
+        for (at, new) in patches {
+            bytes[*at..*at + new.len()].copy_from_slice(new);
+        }
+        bytes
+    }
+
+    fn refused(patches: &[(usize, &[u8])], words: &str) {
+        let error = Cubin::parse(&patched(patches)).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+
+    #[test]
+    fn a_captured_cubin_is_taken_apart() {
+        let cubin = Cubin::parse(PROBE).unwrap();
+        assert_eq!((cubin.arch, cubin.sections.len(), cubin.symbols.len()), (90, 18, 15));
+        let (at, text) = cubin.section(".text.probe").unwrap();
+        assert_eq!((at, text.data.len(), text.size, text.align, text.nobits), (14, 0x300, 0x300, 128, false));
+        let (_, shared) = cubin.section(".nv.shared.probe").unwrap();
+        assert_eq!((shared.data.len(), shared.size, shared.nobits, shared.info), (0, 0x600, true, 14));
+        assert!(cubin.section(".text.other").is_none());
+        let kinds = |name: &str| {
+            let symbol = cubin.symbols.iter().find(|symbol| symbol.name.ends_with(name)).unwrap();
+            (symbol.section, symbol.function, symbol.entry, symbol.value, symbol.size)
+        };
+        assert_eq!(kinds("probe"), (Some(14), false, false, 0, 0), "the section's own symbol has its name");
+        assert_eq!(kinds("helperEf"), (Some(14), true, false, 0x220, 224));
+        assert_eq!(kinds("scale"), (Some(13), false, false, 0, 16));
+        assert_eq!(kinds("offset0"), (None, false, false, 0, 4));
+        assert_eq!(cubin.symbol_name(13).unwrap(), "probe");
+        assert!(cubin.symbols[13].function && cubin.symbols[13].entry);
+        assert!(cubin.symbol_name(15).is_err());
+        let row = |offset, addend| Relocation { offset, kind: 2, symbol: 13, addend };
+        assert_eq!(cubin.relocations, [(4, vec![row(0x44, 0), row(0xa0, 0), row(0xc4, 0x220)])].into());
+    }
+
+    #[test]
+    fn an_older_cubin_has_its_architecture_elsewhere() {
+        let arch =
+            |abi: u8, flags: u32| Cubin::parse(&patched(&[(8, &[abi]), (48, &flags.to_le_bytes())])).unwrap().arch;
+        assert_eq!((arch(7, 0x6005_0056), arch(8, 0x6005_5600), arch(9, 0x6005_7904)), (86, 86, 121));
+    }
+
+    #[test]
+    fn rel_rows_have_no_addend_of_their_own() {
+        // The relocations of section 12, four of 16 bytes instead of three of 24.
+        let header = HEADERS + 12 * HEADER;
+        let bytes = patched(&[(header + 4, &[9]), (header + 32, &[0x40]), (header + 56, &[16])]);
+        let cubin = Cubin::parse(&bytes).unwrap();
+        let rows = &cubin.relocations[&4];
+        assert_eq!((rows.len(), rows.iter().all(|row| row.addend == 0)), (4, true));
+    }
+
+    #[test]
+    fn what_points_outside_is_an_error() {
+        refused(&[(18, &[62, 0])], "ELF machine 62");
+        refused(&[(HEADERS + 12 * HEADER + 44, &[18])], "relocations of section 18, which does not exist");
+        refused(&[(HEADERS + 12 * HEADER + 44, &[99])], "relocations of section 99");
+        refused(&[(0x770 + 12, &[15])], "a relocation names a symbol that does not exist");
+        refused(&[(0x770 + 12, &[99])], "a relocation names a symbol that does not exist");
+        refused(&[(SYMBOLS + 13 * SYMBOL + 6, &[18])], "symbol 13 in a section that is not there");
+        refused(&[(SYMBOLS + 13 * SYMBOL + 6, &[99])], "symbol 13 in a section that is not there");
+        refused(&[(0x40 + 1, &[0xff])], "a name is not UTF-8");
+        Cubin::parse(&patched(&[(HEADERS + 12 * HEADER + 44, &[17])])).unwrap();
+        Cubin::parse(&patched(&[(0x770 + 12, &[14])])).unwrap();
+        Cubin::parse(&patched(&[(SYMBOLS + 13 * SYMBOL + 6, &[17])])).unwrap();
+    }
 
     macro_rules! captured {
         ($name:literal) => {

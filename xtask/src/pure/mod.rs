@@ -38,6 +38,7 @@ pub mod sample;
 pub mod sanitizer;
 pub mod sass;
 pub mod standing;
+pub mod states;
 pub mod stats;
 pub mod summary;
 pub mod sums;

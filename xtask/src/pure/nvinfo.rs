@@ -94,6 +94,28 @@ mod tests {
     }
 
     #[test]
+    fn words_and_symbols_are_counted() {
+        let value = &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
+        let of = |format, attribute| Attribute { format, attribute, value };
+        let words = (0..4).map(|n| of(FORMAT_SIZED, MAX_THREADS).word(n)).collect::<Vec<_>>();
+        assert_eq!(words, [Some(1), Some(2), Some(3), None]);
+        assert_eq!(of(FORMAT_SIZED, EXTERNS).n_symbols(), 3);
+        for one in [PARAM_CBANK, FRAME_SIZE, MIN_STACK_SIZE, MAX_STACK_SIZE, REGISTERS] {
+            assert_eq!((of(FORMAT_SIZED, one).n_symbols(), of(FORMAT_HALF, one).n_symbols()), (1, 0));
+        }
+        assert_eq!(of(FORMAT_SIZED, MAX_THREADS).n_symbols(), 0);
+    }
+
+    #[test]
+    fn short_values_lie_in_the_record_itself() {
+        for format in [FORMAT_NONE, FORMAT_BYTE, FORMAT_HALF] {
+            let bytes = [format, 0x3e, 7, 8, FORMAT_NONE, 0x50, 0, 0];
+            let found = decode(&bytes).unwrap();
+            assert_eq!((found.len(), found[0].value, found[0].format), (2, &[7, 8][..], format));
+        }
+    }
+
+    #[test]
     fn cut_or_unknown_records_are_errors() {
         for bad in [&[4][..], &[4, 0x37, 9, 0, 1], &[9, 0, 0, 0]] {
             assert!(decode(bad).is_err(), "{bad:?}");

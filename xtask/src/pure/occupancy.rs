@@ -49,7 +49,7 @@ pub fn limits(arch: u32) -> Result<SmLimits> {
 /// Resident blocks per SM; zero when not even one fits.
 #[must_use]
 pub fn blocks_per_sm(limits: SmLimits, registers: u32, shared_bytes: u32, block_threads: u32) -> u32 {
-    let warps = block_threads.max(1).div_ceil(WARP_THREADS);
+    let warps = block_threads.div_ceil(WARP_THREADS).max(1);
     let by_threads = limits.threads / WARP_THREADS / warps;
     let by_registers = warps_by_registers(registers) / warps;
     let per_block = shared_bytes.saturating_add(BLOCK_RESERVED_SHARED_BYTES).div_ceil(SHARED_UNIT_BYTES);
@@ -57,9 +57,44 @@ pub fn blocks_per_sm(limits: SmLimits, registers: u32, shared_bytes: u32, block_
     limits.blocks.min(by_threads).min(by_registers).min(by_shared)
 }
 
+/// What one block takes of an SM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Registers per thread.
+    pub registers: u32,
+    /// Static shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Threads in a block.
+    pub block_threads: u32,
+}
+
+impl Footprint {
+    /// Warps, registers and shared units, as they are handed out.
+    fn taken(self) -> (u32, u32, u32) {
+        let warps = self.block_threads.div_ceil(WARP_THREADS).max(1);
+        let shared = self.shared_bytes.saturating_add(BLOCK_RESERVED_SHARED_BYTES).div_ceil(SHARED_UNIT_BYTES);
+        (warps, warps.saturating_mul(registers_of_warp(self.registers)), shared)
+    }
+}
+
+/// Whether one block of a guest fits where one of `per_sm` blocks of a host kernel was left out. A slot is room for a kernel of
+/// the host's own size, and for no larger one.
+#[must_use]
+pub fn fits_in_slot(limits: SmLimits, host: Footprint, per_sm: u32, guest: Footprint) -> bool {
+    let (left, host, guest) = (per_sm.saturating_sub(1), host.taken(), guest.taken());
+    let all = |host: u32, guest: u32| left.saturating_mul(host).saturating_add(guest);
+    all(host.0, guest.0) <= limits.threads / WARP_THREADS
+        && all(host.1, guest.1) <= SM_REGISTERS
+        && all(host.2, guest.2) <= limits.shared_bytes / SHARED_UNIT_BYTES
+}
+
+fn registers_of_warp(registers: u32) -> u32 {
+    let whole = registers.min(SM_REGISTERS).saturating_mul(WARP_THREADS).next_multiple_of(WARP_REGISTER_UNIT);
+    whole.max(WARP_REGISTER_UNIT)
+}
+
 fn warps_by_registers(registers: u32) -> u32 {
-    let per_warp = registers.clamp(1, SM_REGISTERS).saturating_mul(WARP_THREADS).next_multiple_of(WARP_REGISTER_UNIT);
-    SM_REGISTERS / SUB_PARTITIONS / per_warp * SUB_PARTITIONS
+    SM_REGISTERS / SUB_PARTITIONS / registers_of_warp(registers) * SUB_PARTITIONS
 }
 
 #[cfg(test)]
@@ -87,6 +122,52 @@ mod tests {
         check(86, 16, 0, 32, 16);
         check(120, 16, 0, 32, 24);
         check(90, 16, 228 * 1024, 32, 0);
+    }
+
+    #[test]
+    fn a_slot_holds_what_is_no_larger_than_its_own_block() {
+        let block = |registers, shared_bytes, block_threads| Footprint { registers, shared_bytes, block_threads };
+        let check = |guest, expected| {
+            // Five of these take 61,440 of 65,536 registers and 87,680 of 233,472 bytes.
+            let found = fits_in_slot(limits(90).unwrap(), block(96, 16_384, 128), 5, guest);
+            assert_eq!(found, expected, "{guest:?}");
+        };
+        check(block(96, 16_384, 128), true);
+        check(block(128, 16_384, 128), true);
+        check(block(129, 16_384, 128), false);
+        check(block(255, 0, 64), true);
+        check(block(255, 0, 128), false);
+        check(block(32, 0, 512), true);
+        check(block(32, 0, 1024), false);
+        check(block(32, 162_816, 128), true);
+        check(block(32, 162_817, 128), false);
+        let full = |guest| fits_in_slot(limits(90).unwrap(), block(16, 0, 512), 4, guest);
+        assert!(full(block(16, 0, 512)) && !full(block(16, 0, 544)));
+    }
+
+    #[test]
+    fn limits_are_those_of_the_guide() {
+        for (arch, threads, blocks, kib) in [
+            (80, 2048, 32, 164),
+            (86, 1536, 16, 100),
+            (87, 1536, 16, 164),
+            (89, 1536, 24, 100),
+            (90, 2048, 32, 228),
+            (100, 2048, 32, 228),
+            (103, 2048, 32, 228),
+            (120, 1536, 24, 100),
+            (121, 1536, 24, 100),
+        ] {
+            assert_eq!(limits(arch).unwrap(), SmLimits { threads, blocks, shared_bytes: kib * 1024 }, "sm_{arch}");
+        }
+    }
+
+    #[test]
+    fn nothing_takes_less_than_a_warp_and_a_unit_of_registers() {
+        check(90, 0, 0, 0, 32);
+        check(90, 1, 0, 32, 32);
+        let sized = |block_threads| Footprint { registers: 0, shared_bytes: 0, block_threads };
+        assert_eq!((sized(0).taken(), sized(33).taken()), ((1, 256, 8), (2, 512, 8)));
     }
 
     #[test]

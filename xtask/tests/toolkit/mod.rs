@@ -15,6 +15,7 @@ fn asked_for() -> Option<PathBuf> {
     std::env::var_os("ASSAY_TEST_TOOLKIT").map(PathBuf::from)
 }
 
+/// `target/toolkit/<lock>/nvidia/cu13`, as `provision` lays it out.
 fn provisioned() -> Option<PathBuf> {
     let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/toolkit");
     let unpacked = std::fs::read_dir(below).into_iter().flatten().flatten();

@@ -15,6 +15,8 @@ use schema::manifest::Manifest;
 use schema::verdict::Verdict;
 use std::collections::BTreeMap;
 
+mod details;
+
 pub(super) fn verify_raw(disk: &OnDisk) -> Report {
     verify(&disk.paths, &[disk.run().display().to_string()]).unwrap()
 }

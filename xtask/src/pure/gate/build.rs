@@ -2,6 +2,8 @@
 
 use super::evidence::{Evidence, Facts, KernelBudget};
 use super::rule::Rule;
+use crate::pure::occupancy::{Footprint, fits_in_slot, limits};
+use crate::pure::sass::arch_number;
 use schema::build::{BuildRecord, Kernel};
 use schema::cell::LaunchConfig;
 use schema::plan::{Leg, Setter, Work};
@@ -36,6 +38,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.refuse_all(unlaunched(evidence), "measure again: cargo xtask run --fresh");
     judge_budgets(&mut rule, &kernels, facts);
     judge_residency(&mut rule, evidence, &kernels);
+    rule.refuse_all(outgrown(evidence, &kernels), "lower what the urgent kernel uses, or leave more slots open");
     rule.done()
 }
 
@@ -179,4 +182,33 @@ fn judge_residency(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
         let reason = format!("{stem}: the device held {per_sm} blocks per SM and the resources allow {fewest}");
         rule.require(per_sm <= fewest, reason, REBUILD);
     }
+}
+
+/// Kernels that do not fit the slot that was left for them, or that one of the background's blocks leaves behind: they wait for
+/// more than one slot, and the cell shows another reservation than its name says.
+fn outgrown(evidence: &Evidence, kernels: &[&Kernel]) -> Vec<String> {
+    let arch = &evidence.environment.device.arch;
+    let Ok(limits) = arch_number(arch).and_then(limits) else {
+        return vec![format!("what an SM of {arch} holds is not known")];
+    };
+    let mut reasons = BTreeSet::new();
+    for cell in &evidence.cells {
+        let configs = &cell.data.record.configs;
+        let in_mode = |modes: [&str; 2]| configs.iter().find(|config| modes.contains(&config.mode.as_str()));
+        let (Some(host), Some(guest)) = (in_mode(["baseline", "event_kernel"]), in_mode(["urgent", "setter"])) else {
+            continue;
+        };
+        let found = |config: &LaunchConfig| kernels.iter().find(|kernel| kernel.symbol == config.symbol);
+        let (Some(host_kernel), Some(guest_kernel)) = (found(host), found(guest)) else { continue };
+        let [host_takes, guest_takes] =
+            [(host, host_kernel), (guest, guest_kernel)].map(|(config, kernel)| Footprint {
+                registers: kernel.registers,
+                shared_bytes: kernel.shared_bytes.saturating_add(config.shared_bytes),
+                block_threads: config.block,
+            });
+        if !fits_in_slot(limits, host_takes, host_kernel.blocks_per_sm, guest_takes) {
+            reasons.insert(format!("{} outgrows the slot that a block of {} leaves", guest.symbol, host.symbol));
+        }
+    }
+    reasons.into_iter().collect()
 }

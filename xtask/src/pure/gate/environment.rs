@@ -205,7 +205,7 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
         (Some(0), Some(0)) => "yes",
         (None | Some(0), None | Some(0)) => "unobservable",
         (before, after) => {
-            let most = before.max(after).unwrap_or(0);
+            let most = before.unwrap_or_default().max(after.unwrap_or_default());
             rule.refuse(format!("{most} other processes were on the GPU"), "end the other processes and measure again");
             "no"
         }

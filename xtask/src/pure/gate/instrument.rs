@@ -58,7 +58,8 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
             rule.refuse(format!("no planted delay was seen in leg {}", leg.name()), AGAIN);
             continue;
         };
-        let slack = slack.max(host_slack(leg, find("leg_spread_ns").and_then(shift_of)));
+        let spread = find("leg_spread_ns").and_then(shift_of).map(|(spread, ..)| spread);
+        let slack = spread.filter(|_| ends_on_host(leg)).map_or(slack, |spread| slack.max(spread));
         shifts.insert(leg.name(), shift);
         errors.insert(leg.name(), error);
         let reaches = lo <= slack && -slack <= hi && hi - lo <= planted / NARROW;
@@ -73,13 +74,10 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u32) {
     rule.count("leg_shift_error_ns", errors);
 }
 
-/// What a leg with an end on the host is known to: the host sees a mapped word when its poll happens to, so the spread of the
-/// undelayed leg (its interquartile range) stands in for the quantum of a timer. Zero for legs on the device timer alone.
-fn host_slack(leg: Leg, spread: Option<(i64, i64, i64)>) -> i64 {
-    match leg {
-        Leg::HostToSet | Leg::DoneToHost => spread.map_or(0, |(spread, ..)| spread),
-        _ => 0,
-    }
+/// Whether a leg has an end on the host. The host sees a mapped word when its poll happens to, so the spread of the undelayed
+/// leg (its interquartile range) stands in for the quantum of a timer.
+fn ends_on_host(leg: Leg) -> bool {
+    matches!(leg, Leg::HostToSet | Leg::DoneToHost)
 }
 
 /// A shift with the ends of its interval; without an interval it is its own.

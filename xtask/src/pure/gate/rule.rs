@@ -90,5 +90,19 @@ mod tests {
         let mut rule = Rule::new("x");
         rule.refuse_all((0..20).map(|i| i.to_string()).collect(), "");
         assert!(rule.done().reason.ends_with("7; and 12 more of the same kind"));
+        for (n, ending) in [(8, "6; 7"), (9, "7; and 1 more of the same kind")] {
+            let mut rule = Rule::new("x");
+            rule.refuse_all((0..n).map(|i| i.to_string()).collect(), "");
+            assert!(rule.done().reason.ends_with(ending));
+        }
+    }
+
+    #[test]
+    fn one_is_evidence() {
+        let mut rule = Rule::new("x");
+        rule.must_count("launches", 1, "do this");
+        let result = rule.done();
+        assert!(result.passed && result.remedy.is_empty());
+        assert_eq!(result.evidence["launches"], 1);
     }
 }

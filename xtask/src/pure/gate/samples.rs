@@ -6,6 +6,7 @@ use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
 use super::table::{u32s, warmup, working_cells};
 use crate::pure::clock_class::launch_clocks;
+use crate::pure::states::two_states;
 use schema::plan::{
     CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Phase,
     Work,
@@ -76,6 +77,7 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     rule.count("off_clock_launches", counted.values().map(|s| s.off_clock).sum::<u64>());
     rule.count("unique_samples", counted.values().map(|s| s.unique).sum::<u64>());
     rule.refuse_all(reasons, MORE);
+    judge_states(&mut rule, evidence);
     judge_anomalies(&mut rule, evidence);
     judge_quantiles(&mut rule, evidence, &counted);
     rule.done()
@@ -208,6 +210,43 @@ fn warmup_fault(cell: &CellEvidence, evidence: &Evidence, plan: &Cell, off: u64)
     let few = off <= most_off && all.saturating_sub(planned) <= most + explained;
     let by_rule = leading >= planned && few && all == u64::from(cell.data.record.warmup_launches);
     (!by_rule).then(|| format!("{all} launches discarded as warm-up, {leading} of them leading, {planned} planned"))
+}
+
+/// No number over drains that fell into two states: a grid that now settles in one placement and now in another.
+fn judge_states(rule: &mut Rule, evidence: &Evidence) {
+    let mut reasons = Vec::new();
+    for cell in &evidence.cells {
+        for (arm, drains) in drains(cell) {
+            if let Some(found) = two_states(drains) {
+                reasons.push(format!(
+                    "{}: its drains{arm} fall into two states, {} round {} ns and {} round {} ns",
+                    cell.name(),
+                    found.lower,
+                    found.lower_p50,
+                    found.upper,
+                    found.upper_p50
+                ));
+            }
+        }
+    }
+    rule.refuse_all(reasons, "plan another number of blocks: no number stands for both states of this grid");
+}
+
+/// The drains of a cell that measures any, each arm by itself; launches that do not count are left out.
+fn drains(cell: &CellEvidence) -> Vec<(String, Vec<u64>)> {
+    let events = &cell.data.events;
+    let warm = cell.data.launches.as_ref().and_then(|launches| warmup(launches).ok()).unwrap_or_default();
+    let Ok(launch) = events.u32("launch") else { return Vec::new() };
+    let kept = launch.iter().enumerate().filter(|(_, launch)| !warm.contains(launch)).map(|(row, _)| row);
+    if let Ok(whole) = events.i64("device_drain_ns") {
+        return vec![(String::new(), kept.map(|row| whole[row].unsigned_abs()).collect())];
+    }
+    let (Ok(arm), Ok(wall)) = (events.u32("arm"), events.u32("wall_ns")) else { return Vec::new() };
+    let mut arms: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for row in kept {
+        arms.entry(arm[row]).or_default().push(u64::from(wall[row]));
+    }
+    arms.into_iter().map(|(arm, drains)| (format!(" in arm {arm}"), drains)).collect()
 }
 
 /// Anomalies as recorded, and negative intervals as found here.

@@ -61,9 +61,9 @@ fn unrecorded(cell: &CellEvidence) -> Result<Option<String>, String> {
     for launch in u32s(&cell.data.events, "launch")? {
         *rows.entry(*launch).or_default() += 1;
     }
-    let most = rows.values().max().copied().unwrap_or(0);
+    let most = rows.values().max();
     let kept = u32s(launches, "launch")?.iter().zip(u32s(launches, "warmup")?).filter(|(_, warm)| **warm == 0);
-    let short = kept.filter(|(launch, _)| rows.get(launch).copied().unwrap_or(0) != most).count();
+    let short = kept.filter(|(launch, _)| most.is_none() || rows.get(launch) != most).count();
     Ok((short > 0).then(|| format!("{short} launches have fewer rows than others: some were dropped")))
 }
 
@@ -101,6 +101,13 @@ fn unbalanced(launches: &Table) -> Result<Vec<String>, String> {
     Ok(reasons)
 }
 
+/// Events that fewer blocks met than others, or none: they are counted, but never met what they are to show.
+fn unmet(observers: &[u32]) -> Option<String> {
+    let most = observers.iter().max();
+    let short = observers.iter().filter(|seen| **seen == 0 || Some(*seen) != most).count();
+    (short > 0).then(|| format!("{short} events were met by fewer blocks than others, or by none"))
+}
+
 /// Events that were not claimed, and launches with another number of events than they served urgent tasks.
 fn unserved(cell: &CellEvidence) -> Result<Vec<String>, String> {
     let launches = cell.data.launches.as_ref().ok_or("it has no launches")?;
@@ -115,7 +122,7 @@ fn unserved(cell: &CellEvidence) -> Result<Vec<String>, String> {
     let kept = launch.iter().zip(warmup).zip(requested).filter(|((_, warm), _)| **warm == 0);
     let differing =
         kept.filter(|((launch, _), requested)| events.get(launch).copied().unwrap_or(0) != **requested).count();
-    let mut reasons = Vec::new();
+    let mut reasons: Vec<String> = unmet(u32s(&cell.data.events, "observers")?).into_iter().collect();
     if unclaimed > 0 {
         reasons.push(format!("{unclaimed} events were never claimed"));
     }

@@ -16,7 +16,9 @@ use schema::sanitize::{State, Tool};
 use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod audit;
 mod faults_of_data;
+mod limits;
 mod standing;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";

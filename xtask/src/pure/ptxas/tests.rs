@@ -191,3 +191,17 @@ fn no_corruption_of_a_log_hides_a_spill_or_a_stack() {
     }
     assert!(refused > 10_000, "{refused}");
 }
+
+/// The line with the registers of one kernel stands where another's belongs: the captured log, its lines moved.
+#[test]
+fn a_number_from_another_kernel_s_line_is_refused() {
+    for (arch, cubin, log) in TOY {
+        let used: Vec<&str> = log.lines().filter(|line| line.contains(": Used ")).collect();
+        let other = used.iter().find(|line| **line != used[0]).unwrap();
+        let moved = log.replace(used[0], "<first>").replace(other, used[0]).replace("<first>", other);
+        let kernels = sass::kernels(cubin, arch).unwrap();
+        let refused = parse(&moved).is_err()
+            || kernels.iter().any(|kernel| cross_check(kernel, arch, &parse(&moved).unwrap()).is_err());
+        assert!(refused, "{arch}");
+    }
+}

@@ -11,7 +11,7 @@ use schema::table::{Column, Table};
 const CALIBRATE: &str = "calibrate/k=64,blocks=4";
 const BASELINE: &str = "baseline/k=64,blocks=8";
 
-fn launches<'a>(evidence: &'a mut Evidence, cell: &str) -> &'a mut Table {
+pub(super) fn launches<'a>(evidence: &'a mut Evidence, cell: &str) -> &'a mut Table {
     find(&mut evidence.cells, cell).launches.as_mut().unwrap()
 }
 
