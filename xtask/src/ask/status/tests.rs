@@ -59,12 +59,13 @@ fn of_phase(id: &str, phase: &str) -> bool {
 
 fn carry_over(run: &str) -> Fields {
     let mut fields = Fields::new(Kind::CarryOver, Status::ResearchRetained);
-    fields.run = Some(run.to_owned());
+    (fields.run, fields.reason) = (Some(run.to_owned()), Some("kernels unchanged".to_owned()));
     fields
 }
 
 fn retraction(run: Option<&str>, about: Option<&str>, metric: Option<&str>) -> Fields {
     let mut fields = Fields::new(Kind::Retraction, Status::Retracted);
+    fields.reason = Some("a wrong unit".to_owned());
     (fields.run, fields.about, fields.metric) =
         (run.map(str::to_owned), about.map(str::to_owned), metric.map(str::to_owned));
     fields

@@ -95,8 +95,6 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
     };
     let typed = manifest.statement_type == STATEMENT_TYPE && manifest.predicate_type == PREDICATE_TYPE;
     wrong(typed, "malformed", "not a Statement of a run".to_owned());
-    let newer = format!("format {} is newer than this Assay reads ({FORMAT}); use a newer one", predicate.format);
-    wrong(predicate.format <= FORMAT, "malformed", newer);
     wrong(predicate.run == layout.run(), "renamed", format!("it is the manifest of run {}", predicate.run));
     let names: Vec<&str> = manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
     wrong(

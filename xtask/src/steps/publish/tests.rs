@@ -82,6 +82,7 @@ fn references_in_prose_are_filled_and_held_to_what_is_published() {
 
     let mut fields = Fields::new(Kind::Retraction, Status::Retracted);
     (fields.run, fields.metric) = (Some(RUN.to_owned()), Some("T-1@claim".to_owned()));
+    fields.reason = Some("a wrong unit".to_owned());
     let [date, id, title, prose] = ["2026-01-02", "R-001", "a reason", "Made up."].map(str::to_owned);
     let notebook = fs_err::read_to_string(disk.paths.notebook()).unwrap();
     disk.put("NOTEBOOK.md", &append(&notebook, NewEntry { date, id, title, prose, fields }).unwrap());
