@@ -15,6 +15,7 @@ use crate::levels::{Level, Levels, reached};
 use crate::paths::Paths;
 use crate::permit::permit;
 use crate::pure::claims::check_claims;
+use crate::pure::gate::IN_REPOSITORY;
 use crate::pure::notebook;
 use crate::pure::sanitizer::budget::Bounds;
 use crate::rundir::{self, Inputs, Run, Wanted};
@@ -29,7 +30,7 @@ use crate::world::ui::Ui;
 use anyhow::Result;
 use schema::build::BuildRecord;
 use schema::plan::ProfileName;
-use schema::verdict::{ClaimResult, Verdict};
+use schema::verdict::{ClaimResult, GateResult, Verdict};
 use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -265,8 +266,7 @@ impl<'a> Session<'a> {
                 let verdict = judged.verdict().clone();
                 let run = judged.sealed().manifest().predicate.run.clone();
                 let passed = verdict.gates.iter().all(|gate| {
-                    gate.passed
-                        || (in_bundle && JUDGED_AT_HOME.contains(&gate.name.as_str()) && only_history(&gate.reason))
+                    gate.passed || (in_bundle && JUDGED_AT_HOME.contains(&gate.name.as_str()) && only_history(gate))
                 });
                 Ok(Judged { run, run_dir, verdict, passed })
             })
@@ -353,10 +353,9 @@ pub fn build_context<'a>(
     BuildContext { paths, archs, environment_key: provisioned.key.to_string(), offline, jobs, progress }
 }
 
-/// Whether a gate refuses for nothing but the absence of the repository's history.
-fn only_history(reason: &str) -> bool {
-    const ABSENT: [&str; 4] = ["git history", "repository", "docker/toolkit.lock", "budgets are not at hand"];
-    reason.split("; ").all(|one| ABSENT.iter().any(|words| one.contains(words)))
+/// Whether a gate refuses for nothing but the absence of the repository's history: every reason has a remedy, and all the same.
+fn only_history(gate: &GateResult) -> bool {
+    !gate.passed && gate.remedy == IN_REPOSITORY
 }
 
 fn folder_digest(folder: &std::path::Path) -> Result<String> {
@@ -391,16 +390,20 @@ fn published_levels(paths: &Paths) -> Result<(Level, Level)> {
 #[cfg(test)]
 mod tests {
     use super::only_history;
+    use crate::pure::gate::judge;
+    use crate::trial::evidence;
 
     #[test]
     fn a_box_leaves_to_the_repository_only_what_rests_on_its_history() {
-        for (reason, expected) in [
-            ("there is no git history to check the commit against", true),
-            ("the measured commit's budgets are not at hand", true),
-            ("there is no git history to look claims up in; preempt_drain spills 8 bytes", false),
-            ("the tree was not clean when the run began", false),
-        ] {
-            assert_eq!(only_history(reason), expected, "{reason}");
-        }
+        let (mut evidence, mut facts) = evidence();
+        let left = |evidence: &_, facts: &_| -> Vec<String> {
+            judge(evidence, facts).into_iter().filter(only_history).map(|gate| gate.name).collect()
+        };
+        assert_eq!(left(&evidence, &facts), [""; 0]);
+        facts.history = None;
+        assert_eq!(left(&evidence, &facts), super::JUDGED_AT_HOME);
+        evidence.manifest.predicate.source.clean_before = false;
+        evidence.build.as_mut().unwrap().kernels[0].spill_bytes = 8;
+        assert_eq!(left(&evidence, &facts), ["environment", "registration"]);
     }
 }

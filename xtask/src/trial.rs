@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 pub(crate) use cells::find;
-pub(crate) use records::{LOCK, claims};
+pub(crate) use records::{LOCK, claims, idle};
 
 /// Another test GPU's id than the emulated device's.
 pub(crate) const DEVICE: &str = "0123456789abcdef";

@@ -3,15 +3,16 @@
 //! Nothing measured is typed in: values of a run come from the run, which is verified first.
 
 use super::{Context, Done};
+use crate::ask::status::{Report, TreeSass, status};
 use crate::ask::verify::verify;
 use crate::config::{experiments, plan_file};
 use crate::failure::fail;
 use crate::flags::notebook::{CarryOver, Close, Notebook, Outcome, Predict, Retract, Said};
 use crate::paths::Paths;
-use crate::pure::measured::measured_sass;
 use crate::pure::notebook::rests::{self, Registered, RunRecords, metric_parts};
 use crate::pure::notebook::table::{Table, Work};
 use crate::pure::notebook::{self as book, Cited, Draft, Measured, NewEntry, Projected, Retracted, append, parse};
+use crate::pure::standing::State;
 use crate::steps::build::of_this_tree;
 use crate::steps::publish::render;
 use crate::world::files::{read_text, write_whole};
@@ -19,10 +20,10 @@ use crate::world::layout::{Layout, VERDICT};
 use crate::world::{evidence, published};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use schema::ExitCode;
 use schema::claim::ClaimFile;
 use schema::metrics::{Metric, from_csv};
 use schema::verdict::{ClaimResult, Verdict};
-use schema::{Digest, ExitCode};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -30,7 +31,7 @@ use std::io::Read as _;
 /// `notebook`: appends one entry, or one for each row of a table.
 ///
 /// # Errors
-/// Exit 2 for parts that do not make an entry, 15 for a carry-over of other kernels, 16 when the notebook's chain or the run
+/// Exit 2 for parts that do not make an entry, 15 for a carry-over of stale numbers, 11 where it is not known whether they are, 16 when the notebook's chain or the run
 /// that an entry speaks of does not hold.
 pub fn notebook(ctx: &Context<'_>, ask: &Notebook) -> Result<Done> {
     let paths = ctx.paths;
@@ -206,43 +207,33 @@ fn row_draft(table: &Table, work: &Work) -> Draft {
     Draft { date: today(), title: format!("closed: {}", work.topic), prose }
 }
 
-/// A carry-over says that what was measured is what this tree builds, so that must be so.
+/// A carry-over says that the run's numbers stand in this tree, which is asked as `status` asks it.
 fn carry_over(paths: &Paths, notebook: &book::Notebook, parts: &CarryOver) -> Result<NewEntry> {
-    let layout = Layout::Published { paths: paths.clone(), run: parts.run.clone() };
-    if !published::ids(paths)?.contains(&parts.run) {
-        return Err(usage(
-            format!("no published run is called {}", parts.run),
-            "cargo xtask verify lists what is published",
-        ));
+    let run = &parts.run;
+    if !published::ids(paths)?.contains(run) {
+        return Err(usage(format!("no published run is called {run}"), "cargo xtask status lists what is published"));
     }
-    let evidence = evidence::load(&layout)?;
-    let (arch, run) = (&evidence.environment.device.arch, &parts.run);
-    let measured = evidence.build.as_ref().map(|build| measured_sass(build, arch)).unwrap_or_default();
-    let built = of_this_tree(paths)?.map(|build| measured_sass(&build, arch)).unwrap_or_default();
-    same_kernels(run, arch, &measured, &built)?;
+    let built = of_this_tree(paths)?.map(|record| TreeSass { nvcc: record.nvcc, kernels: record.kernels });
+    let standing = status(paths, &built.ok_or_else(|| "this tree is not built: cargo xtask build".to_owned()))?;
+    let count = stand(run, &standing)?;
     let said = draft(&parts.said)?;
-    let shown = format!("All {} measured kernels of run {run} build to the SASS that was measured.", measured.len());
+    let shown = format!(
+        "All {count} numbers of run {run} stand: kernels, harness, plan, toolkit and image are as they were measured."
+    );
     let prose = format!("{}\n{shown}", said.prose.trim());
     Ok(book::carry_over(notebook, Draft { prose, ..said }, run.clone(), parts.reason.clone()))
 }
 
-/// Whether every measured kernel is built to the SASS that was measured.
-fn same_kernels(
-    run: &str,
-    arch: &str,
-    measured: &BTreeMap<String, Digest>,
-    built: &BTreeMap<String, Digest>,
-) -> Result<()> {
-    if measured.is_empty() || built.is_empty() {
-        let message = format!("this tree has no build for {arch} to compare with what run {run} measured");
-        return Err(fail(ExitCode::Build, message, format!("cargo xtask build --arch {arch}")));
+/// How many numbers a run has, when none of them is stale and of each it is known.
+fn stand(run: &str, standing: &Report) -> Result<usize> {
+    if let Some(unknown) = standing.unknown.iter().find(|number| number.run == run) {
+        let message = format!("whether {} of run {run} stands is not known: {}", unknown.id, unknown.why);
+        return Err(fail(ExitCode::Environment, message, "cargo xtask status"));
     }
-    let differs = |(symbol, digest): (&String, &Digest)| (built.get(symbol) != Some(digest)).then(|| symbol.clone());
-    let differing: Vec<String> = measured.iter().filter_map(differs).collect();
-    if differing.is_empty() {
-        return Ok(());
-    }
-    let message = format!("this tree builds other SASS than run {run} measured: {}", differing.join(", "));
+    let of_run = || standing.numbers.iter().filter(|number| number.run == run);
+    let stale: Vec<_> = of_run().filter(|number| number.state == State::Stale).collect();
+    let Some(first) = stale.first() else { return Ok(of_run().count()) };
+    let message = format!("{} numbers of run {run} are stale, {} for one: {}", stale.len(), first.id, first.why);
     Err(fail(ExitCode::Refused, message, "measure again: cargo xtask reproduce --fresh"))
 }
 

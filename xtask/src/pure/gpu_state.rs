@@ -103,19 +103,7 @@ fn unread<T>(reading: &Reading<T>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn idle() -> Snapshot {
-        Snapshot {
-            ecc_corrected: Reading::Value(7_012_345_678),
-            ecc_uncorrected: Reading::Value(0),
-            remap_problem: Reading::Value(false),
-            memory_used_bytes: Reading::Value(4 << 20),
-            busy_pct: Reading::Value(0),
-            processes: Reading::Value(0),
-            power_cap_mw: Reading::Value(700_000),
-            persistence: Reading::Value(true),
-        }
-    }
+    use crate::trial::idle;
 
     fn failed<T>() -> Reading<T> {
         Reading::Failed("the GPU is lost".to_owned())

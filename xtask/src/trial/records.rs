@@ -158,10 +158,10 @@ pub(super) fn environment() -> Environment {
     }
 }
 
-/// A GPU on which nothing runs.
-fn idle() -> Snapshot {
+/// A GPU on which nothing runs, with more corrected errors so far than 32 bits hold.
+pub(crate) fn idle() -> Snapshot {
     Snapshot {
-        ecc_corrected: Reading::Value(3),
+        ecc_corrected: Reading::Value(7_012_345_678),
         ecc_uncorrected: Reading::Value(0),
         remap_problem: Reading::Value(false),
         memory_used_bytes: Reading::Value(4 << 20),

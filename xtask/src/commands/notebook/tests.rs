@@ -1,6 +1,7 @@
 //! The commands on the made-up run: what they take from it, what they refuse, and what they leave in the results.
 
 use super::*;
+use crate::ask::status::{Number, Unknown};
 use crate::ask::verify::verify;
 use crate::failure::code_of;
 use crate::flags::{Cli, Command};
@@ -177,30 +178,26 @@ fn a_decision_speaks_of_phases_that_there_are() {
 }
 
 #[test]
-fn a_run_is_carried_over_only_while_its_kernels_are_what_the_tree_builds() {
-    let sass = |words: &[(&str, &str)]| -> BTreeMap<String, Digest> {
-        words.iter().map(|(symbol, text)| ((*symbol).to_owned(), Digest::of(text))).collect()
+fn a_run_is_carried_over_only_while_all_its_numbers_stand() {
+    let (id, value, unit) = ("m@yield/c".to_owned(), "1".to_owned(), "us".to_owned());
+    let number = |run: &str, state: State, why: &str| Number {
+        id: id.clone(),
+        value: value.clone(),
+        unit: unit.clone(),
+        run: run.to_owned(),
+        state,
+        why: why.to_owned(),
     };
-    let measured = sass(&[("a", "1"), ("b", "2")]);
-    let check = |built: &[(&str, &str)], expected: Option<(ExitCode, &str)>| {
-        let found = same_kernels(RUN, "sm_90", &measured, &sass(built));
-        match (found, expected) {
-            (Ok(()), None) => {}
-            (Err(error), Some((code, words))) => {
-                assert_eq!(code_of(&error), code);
-                assert!(error.to_string().contains(words), "{error}");
-            }
-            (found, expected) => panic!("{found:?}, not {expected:?}"),
-        }
-    };
-    check(&[("a", "1"), ("b", "2"), ("c", "3")], None);
-    check(
-        &[("a", "1"), ("b", "3")],
-        Some((ExitCode::Refused, "builds other SASS than run 20260101T000000Z-test-00000000 measured: b")),
-    );
-    check(&[("a", "1")], Some((ExitCode::Refused, "measured: b")));
-    check(&[], Some((ExitCode::Build, "no build for sm_90")));
-    assert_eq!(code_of(&same_kernels(RUN, "sm_90", &sass(&[]), &measured).unwrap_err()), ExitCode::Build);
+    let numbers = vec![number(RUN, State::Current, ""), number("another", State::Stale, "kernel x")];
+    let mut report = Report { numbers, ..Report::default() };
+    assert_eq!(stand(RUN, &report).unwrap(), 1);
+    report.numbers.push(number(RUN, State::Stale, "harness: a.rs"));
+    let error = stand(RUN, &report).unwrap_err();
+    assert_eq!(code_of(&error), ExitCode::Refused);
+    assert!(error.to_string().contains("1 numbers of run 20260101T000000Z-test-00000000 are stale"), "{error}");
+    assert!(error.to_string().ends_with("harness: a.rs"), "{error}");
+    report.unknown.push(Unknown { id, value, unit, run: RUN.to_owned(), why: "no toolkit".to_owned() });
+    assert_eq!(code_of(&stand(RUN, &report).unwrap_err()), ExitCode::Environment);
     let disk = copy();
     refused(&disk, &said(&["carry-over", "--run", RUN, "--reason", "r"]), ExitCode::Usage, "no published run");
 }

@@ -1,7 +1,7 @@
 //! Gate `build`: every measured kernel built by the pinned toolkit, within its budget, its SASS known.
 
 use super::evidence::{Evidence, Facts, KernelBudget};
-use super::rule::Rule;
+use super::rule::{IN_REPOSITORY, Rule};
 use crate::pure::occupancy::{Footprint, fits_in_slot, limits};
 use crate::pure::sass::arch_number;
 use schema::build::{BuildRecord, Kernel};
@@ -131,7 +131,7 @@ fn promised(work: &Work) -> Vec<(&'static str, Option<u32>, String)> {
 
 fn judge_budgets(rule: &mut Rule, kernels: &[&Kernel], facts: &Facts) {
     let Some(history) = &facts.history else {
-        return rule.refuse("the measured commit's budgets are not at hand", "run this inside the git repository");
+        return rule.refuse("the measured commit's budgets are not at hand", IN_REPOSITORY);
     };
     let mut reasons = Vec::new();
     let mut held = 0_u64;

@@ -3,7 +3,7 @@
 //! Whether the GPU was ours alone is a label where it cannot be observed. What cannot be asked is never taken for good.
 
 use super::evidence::{Evidence, Facts};
-use super::rule::Rule;
+use super::rule::{IN_REPOSITORY, Rule};
 use crate::pure::gpu_state::against;
 use crate::pure::measured::measured_sass;
 use crate::pure::pci;
@@ -137,10 +137,11 @@ fn judge_toolkit(rule: &mut Rule, evidence: &Evidence, facts: &Facts) {
             if build.toolkit == "bundle" {
                 rule.refuse_all(not_carried(evidence), "use the cubins that the bundle carries");
             }
+            let remedy = if facts.history.is_some() { AGAIN } else { IN_REPOSITORY };
             rule.require(
                 at_commit == Some(lock),
                 "the toolkit lock is not the measured commit's docker/toolkit.lock",
-                AGAIN,
+                remedy,
             );
         }
         other => rule.refuse(format!("the toolkit is of the unknown origin {other:?}"), AGAIN),

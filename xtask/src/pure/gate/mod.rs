@@ -28,6 +28,7 @@ mod tests;
 pub use build::ADVICE;
 pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
+pub use rule::IN_REPOSITORY;
 pub use verdict::verdict;
 
 use schema::verdict::GateResult;

@@ -2,7 +2,7 @@
 //! the notebook of that commit let the plan run.
 
 use super::evidence::{Evidence, Facts, History, Registered};
-use super::rule::Rule;
+use super::rule::{IN_REPOSITORY, Rule};
 use crate::pure::notebook::standing::Refusal;
 use schema::claim::Claim;
 use schema::verdict::GateResult;
@@ -20,7 +20,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let planned = plan == (evidence.plan_digest, &evidence.plan.experiment, evidence.plan.profile_name);
     rule.require(planned, "the manifest names another plan than the run holds", "measure again");
     let Some(history) = &facts.history else {
-        rule.refuse("there is no git history to look claims up in", "run this inside the git repository");
+        rule.refuse("there is no git history to look claims up in", IN_REPOSITORY);
         return rule.done();
     };
     rule.count("history", history);

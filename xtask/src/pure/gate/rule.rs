@@ -4,6 +4,9 @@ use schema::verdict::GateResult;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// What helps where a reason is that the repository's history is not at hand, and nothing else.
+pub const IN_REPOSITORY: &str = "run this inside the git repository";
+
 /// The most reasons of one kind that are spelled out; the rest are counted.
 const SPELLED_OUT: usize = 8;
 

@@ -1,7 +1,7 @@
 //! Gate `source`: a clean tree at both ends, one commit that this repository knows, one source digest.
 
 use super::evidence::{Evidence, Facts, History};
-use super::rule::Rule;
+use super::rule::{IN_REPOSITORY, Rule};
 use schema::manifest::{Predicate, Source};
 use schema::verdict::GateResult;
 
@@ -58,8 +58,7 @@ fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
         return rule.refuse("no commit is recorded", "measure inside the git repository");
     };
     let Some(history) = history else {
-        return rule
-            .refuse("there is no git history to check the commit against", "run this inside the git repository");
+        return rule.refuse("there is no git history to check the commit against", IN_REPOSITORY);
     };
     let remedy = "publish in the repository whose commit was measured";
     let known = history.known && history.commit == *commit;

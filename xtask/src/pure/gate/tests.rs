@@ -125,7 +125,7 @@ fn environment() {
         ("at an unknown address", |n| n.pci = None),
         ("after the run, something keeps", |n| n.watch.as_mut().unwrap().after.busy_pct = Reading::Value(100)),
         ("before the run, 2 other", |n| n.watch.as_mut().unwrap().before.processes = Reading::Value(2)),
-        ("corrected during", |n| n.watch.as_mut().unwrap().after.ecc_corrected = Reading::Value(5_000)),
+        ("corrected during", |n| n.watch.as_mut().unwrap().after.ecc_corrected = Reading::Value(7_012_350_000)),
         ("lost during the run", |n| n.watch.as_mut().unwrap().lost = Some("the GPU is lost".to_owned())),
         ("could not be read", |n| {
             n.watch.as_mut().unwrap().after.memory_used_bytes = Reading::Failed("Unknown Error".to_owned());
