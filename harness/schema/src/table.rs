@@ -12,6 +12,7 @@ use parquet::schema::types::Type;
 use std::path::Path;
 use std::sync::Arc;
 
+mod guard;
 mod reader;
 mod thrift;
 

@@ -3,6 +3,7 @@
 //! Everything that a file claims about its own size is looked at before the Parquet library acts on it: footer, page headers,
 //! row counts, encodings. What is read at once is bounded by the caller, so a small file cannot become large in memory.
 
+use super::guard::guarded;
 use super::{Column, MAX_COLUMNS, MAX_ROWS, Table, thrift};
 use anyhow::{Context, bail, ensure};
 use parquet::basic::{Compression, Type as Physical};
@@ -41,10 +42,12 @@ impl Reader {
     /// When the file is no table of plain columns, or claims more than it can hold.
     pub fn open(file: File) -> anyhow::Result<Self> {
         check_footer(&file)?;
-        let reader = SerializedFileReader::new(file.try_clone()?)?;
-        let rows = check(reader.metadata(), &file)?;
-        let columns = columns(reader.metadata())?;
-        Ok(Self { file: reader, columns, rows, group: 0, open: Vec::new(), left_in_group: 0 })
+        guarded(|| {
+            let reader = SerializedFileReader::new(file.try_clone()?)?;
+            let rows = check(reader.metadata(), &file)?;
+            let columns = columns(reader.metadata())?;
+            Ok(Self { file: reader, columns, rows, group: 0, open: Vec::new(), left_in_group: 0 })
+        })
     }
 
     /// How many rows it has.
@@ -73,6 +76,10 @@ impl Reader {
     /// # Errors
     /// When it does not read as what it claims to be.
     pub fn piece(&mut self) -> anyhow::Result<Option<Table>> {
+        guarded(|| self.decode())
+    }
+
+    fn decode(&mut self) -> anyhow::Result<Option<Table>> {
         while self.left_in_group == 0 {
             if self.group == self.file.num_row_groups() {
                 return Ok(None);
