@@ -178,8 +178,10 @@ pub fn run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     let provisioned = session.provision(&ask.place, &device)?;
     let built = session.build(&provisioned, &device, &[])?;
     let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
-    let found = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, &device)?;
-    let measured = session.measure(ask, found, &frozen, &provisioned, &built, &sanitized, &device)?;
+    let counted = session.counters(ask, &provisioned, &built, &frozen, &sanitized, &device)?;
+    let counted = counted.as_ref();
+    let found = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
+    let measured = session.measure(ask, found, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
     let sealed = session.seal(measured)?;
     let object = json!({
         "run": sealed.manifest().predicate.run,

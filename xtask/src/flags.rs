@@ -143,6 +143,9 @@ pub struct Reproduce {
     /// The SM clock to lock, in MHz; the highest that holds unless given.
     #[arg(long, value_name = "MHZ")]
     pub clock_mhz: Option<u32>,
+    /// Keep what hardware counters say of each kernel (Nsight Compute, if this machine has it) beside the static budgets.
+    #[arg(long)]
+    pub counters: bool,
     /// Resume this run.
     #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
     pub resume: Option<String>,

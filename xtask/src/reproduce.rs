@@ -33,8 +33,10 @@ pub fn reproduce(session: &mut Session<'_>, ask: &flags::Reproduce) -> Result<Re
     let published = published_builds(session.paths())?;
     let built = session.build(&provisioned, &device, &published)?;
     let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
-    let run = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, &device)?;
-    let measured = session.measure(ask, run, &frozen, &provisioned, &built, &sanitized, &device)?;
+    let counted = session.counters(ask, &provisioned, &built, &frozen, &sanitized, &device)?;
+    let counted = counted.as_ref();
+    let run = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
+    let measured = session.measure(ask, run, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
     let sealed = session.seal(measured)?;
     let judged = session.gate(sealed, &built)?;
     let (published_holds, recomputes) = session.verify_published()?;

@@ -21,11 +21,13 @@ use crate::pure::sanitizer::budget::Bounds;
 use crate::rundir::{self, Inputs, Run, Wanted};
 use crate::source;
 use crate::steps::build::{self, BuildContext, Built, default_archs};
+use crate::steps::counters::{self, Counters};
 use crate::steps::gate::gate;
 use crate::steps::provision::{ProvisionOptions, Provisioned, provision};
 use crate::steps::sanitize::{self, Program, Sanitized, sanitize};
 use crate::steps::seal::Sealed;
 use crate::world::files::digest_plain;
+use crate::world::profiler;
 use crate::world::ui::Ui;
 use anyhow::Result;
 use schema::build::BuildRecord;
@@ -193,6 +195,36 @@ impl<'a> Session<'a> {
         sanitized.failure().map_or(Ok(sanitized), |failure| Err(failure.into()))
     }
 
+    /// Optional step counters, after the sanitizer and before anything is measured.
+    ///
+    /// # Errors
+    /// See [`counters::count`]; counters that cannot be read are said and are no error.
+    pub fn counters(
+        &mut self,
+        ask: &flags::Reproduce,
+        provisioned: &Provisioned,
+        built: &Built,
+        frozen: &Frozen,
+        sanitized: &Sanitized,
+        device: &Device,
+    ) -> Result<Option<Counters>> {
+        if !ask.counters {
+            return Ok(None);
+        }
+        if device.is_emulated() {
+            self.ui.line("skipped: counters (emulated device)");
+            return Ok(None);
+        }
+        self.ui.step("counters");
+        let program = self.program(built, frozen, device)?;
+        let profiler = profiler::find();
+        let ctx = counters::Context { paths: self.paths, ui: self.ui, profiler: profiler.as_deref() };
+        let work = || counters::count(&ctx, &*provisioned.runtime, &program, &sanitized.programs());
+        let counted = self.journal.step("counters", work, |done| Said { cached: done.cached, key: done.key })?;
+        self.ui.line(&counted.said());
+        Ok(Some(counted))
+    }
+
     /// The built harness on this device, with the plan in a file of its own that outlives the run directory.
     fn program(&self, built: &Built, frozen: &Frozen, device: &Device) -> Result<Program> {
         if !device.is_emulated() {
@@ -207,6 +239,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// See [`rundir::find`].
+    #[expect(clippy::too_many_arguments, reason = "it takes what every step before it made")]
     pub fn find_run(
         &self,
         ask: &flags::Reproduce,
@@ -214,6 +247,7 @@ impl<'a> Session<'a> {
         provisioned: &Provisioned,
         built: &Built,
         sanitized: &Sanitized,
+        counters: Option<&Counters>,
         device: &Device,
     ) -> Result<Run> {
         let wanted = match (&ask.resume, ask.fresh) {
@@ -232,6 +266,9 @@ impl<'a> Session<'a> {
             ("device".to_owned(), device.id.clone()),
             ("clocks".to_owned(), clocks),
         ]);
+        if let Some(counters) = counters {
+            inputs.insert("counters".to_owned(), counters.key.to_string());
+        }
         if let Some(reopened) = &frozen.reopened_toml {
             inputs.insert("reopened".to_owned(), Digest::of(reopened).to_string());
         }

@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod cell;
 pub mod claim;
 pub mod compare;
+pub mod counters;
 pub mod digest;
 pub mod driver;
 pub mod environment;

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod container_end;
 #[cfg(test)]
 mod corruption;
+pub mod counters;
 pub mod cubin;
 pub(crate) mod decimal;
 pub mod derive;

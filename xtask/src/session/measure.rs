@@ -17,6 +17,7 @@ use crate::steps::build::Built;
 use crate::steps::clocks::holder::HoldCommand;
 use crate::steps::clocks::telemetry::Sampler;
 use crate::steps::clocks::{ClockContext, Mode, facts, lease, no_clocks, with_clocks};
+use crate::steps::counters::Counters;
 use crate::steps::provision::Provisioned;
 use crate::steps::record::{Beside, record};
 use crate::steps::run::{Measured, RunContext, run};
@@ -77,6 +78,7 @@ impl Session<'_> {
         provisioned: &Provisioned,
         built: &Built,
         sanitized: &Sanitized,
+        counters: Option<&Counters>,
         device: &Device,
     ) -> Result<Measurement> {
         let (key, dir) = (found.key(), found.dir(self.paths));
@@ -124,6 +126,7 @@ impl Session<'_> {
             provisioned,
             built,
             sanitized,
+            counters,
             clocks: watched.clocks,
             nvml: watched.nvml,
             telemetry: watched.telemetry,

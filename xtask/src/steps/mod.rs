@@ -3,6 +3,7 @@
 pub mod build;
 pub mod bundle;
 pub mod clocks;
+pub mod counters;
 pub mod gate;
 pub mod pack;
 pub mod provision;

@@ -1,6 +1,7 @@
 //! Step record: puts beside the raw events what else a run consists of: environment, telemetry, build and sanitizer files.
 
 use super::build::Built;
+use super::counters::Counters;
 use super::provision::Provisioned;
 use super::run::Measured;
 use super::sanitize::Sanitized;
@@ -23,6 +24,8 @@ pub struct Beside<'a> {
     pub built: &'a Built,
     /// The sanitizer's verdicts.
     pub sanitized: &'a Sanitized,
+    /// What hardware counters said; absent unless they were asked.
+    pub counters: Option<&'a Counters>,
     /// How clocks were held.
     pub clocks: ClockRecord,
     /// The GPU as NVML saw it; absent on the emulated device.
@@ -42,6 +45,9 @@ pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<
     copy_build(beside.built, dir)?;
     if beside.sanitized.dir.is_some() {
         beside.sanitized.copy_to(&dir.join("sanitize"))?;
+    }
+    if let Some(counters) = beside.counters {
+        counters.copy_to(&dir.join("counters"))?;
     }
     if let Some(telemetry) = &beside.telemetry {
         telemetry.write(&dir.join("telemetry.parquet"))?;

@@ -305,6 +305,18 @@ impl Sanitized {
         cache::load(dir)
     }
 
+    /// The programs that were sanitized, planted faults left out, in order.
+    #[must_use]
+    pub fn programs(&self) -> Vec<String> {
+        let mut programs: Vec<String> = Vec::new();
+        for verdict in self.verdicts.iter().filter(|verdict| verdict.control_caught.is_none()) {
+            if !programs.contains(&verdict.program) {
+                programs.push(verdict.program.clone());
+            }
+        }
+        programs
+    }
+
     /// Why this is no clean bill, with every reason; nothing when it is one.
     pub fn failure(&self) -> Option<Failure> {
         if self.not_applicable.is_some() {

@@ -2,17 +2,19 @@
 //!
 //! It does not check digests; `Sealed::load` and `verify` do that first.
 
-use super::layout::{Layout, MANIFEST, REOPENED, is_detached};
+use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, is_detached};
 use super::published::is_id;
 use crate::failure::fail;
 use crate::paths::Paths;
+use crate::pure::counters;
 use crate::pure::derive::derive;
-use crate::pure::gate::evidence::{CellEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
+use crate::pure::gate::evidence::{CellEvidence, CounterEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
 use crate::pure::sanitizer::faults;
 use crate::pure::summary::{BlockCheck, CellData};
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 use schema::cell::{CellFile, CellRecord};
+use schema::counters::{CounterLog, CounterReport};
 use schema::manifest::Manifest;
 use schema::plan::Phase;
 use schema::reopened::{Reopened, ReopenedFile};
@@ -49,6 +51,7 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
         claims_digest: text(layout, "claims.toml").map(Digest::of)?,
         build: has("build/resources.json").then(|| json(layout, "build/resources.json")).transpose()?,
         sanitizer: sanitizer(layout, &digests)?,
+        counters: has(COUNTERS).then(|| counters(layout, &digests)).transpose()?,
         telemetry: has("telemetry.parquet").then(|| table(layout, "telemetry.parquet")).transpose()?,
         attempts_log: has("attempts.jsonl").then(|| text(layout, "attempts.jsonl")).transpose()?,
         metrics_csv: has("summary/metrics.csv").then(|| text(layout, "summary/metrics.csv")).transpose()?,
@@ -252,6 +255,20 @@ fn beside_verdict(
     };
     let Some(Printed { file, sha256 }) = &verdict.printed else { return Ok(Ok((log, None))) };
     Ok(beside(file, *sha256)?.map(|printed| (log, Some(printed))))
+}
+
+fn counters(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<CounterEvidence> {
+    let report: CounterReport = json(layout, COUNTERS)?;
+    let logs = report.programs.iter().filter_map(|program| program.log.as_ref());
+    let mut texts = BTreeMap::new();
+    for CounterLog { file, sha256 } in logs {
+        let name = format!("counters/{file}");
+        if digests.get(name.as_str()) == Some(sha256) {
+            texts.insert(file.clone(), text(layout, &name)?);
+        }
+    }
+    let faults = counters::faults(&report, |file| texts.get(file).cloned());
+    Ok(CounterEvidence { report, faults })
 }
 
 fn figures(layout: &Layout, digests: &BTreeMap<&str, Digest>) -> Result<BTreeMap<String, String>> {

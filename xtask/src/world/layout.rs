@@ -18,6 +18,8 @@ pub const SIGNATURE: &str = "manifest.json.sig";
 pub const VERDICT: &str = "verdict.json";
 /// The name of the SLSA statement of what the run was built from; written when it is published.
 pub const PROVENANCE: &str = "provenance.json";
+/// The name of what hardware counters said; absent unless they were asked.
+pub const COUNTERS: &str = "counters/counters.json";
 /// The name of the sums of what is committed.
 pub const SUMS: &str = "SHA256SUMS";
 /// The name of the sums of the rest.

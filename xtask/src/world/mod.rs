@@ -15,6 +15,7 @@ pub mod layout;
 pub mod nvml;
 pub mod personal;
 pub mod process;
+pub mod profiler;
 pub mod provenance;
 pub mod published;
 pub mod signature;

@@ -1,7 +1,8 @@
 //! Gate `build`: every measured kernel built by the pinned toolkit, within its budget, its SASS known.
 
-use super::evidence::{Evidence, Facts, KernelBudget};
+use super::evidence::{CounterEvidence, Evidence, Facts, KernelBudget};
 use super::rule::{IN_REPOSITORY, Rule};
+use crate::pure::counters::contradictions;
 use crate::pure::occupancy::{Footprint, fits_in_slot, limits};
 use crate::pure::sass::arch_number;
 use schema::build::{BuildRecord, Kernel};
@@ -39,7 +40,20 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     judge_budgets(&mut rule, &kernels, facts);
     judge_residency(&mut rule, evidence, &kernels);
     rule.refuse_all(outgrown(evidence, &kernels), "lower what the urgent kernel uses, or leave more slots open");
+    judge_counters(&mut rule, evidence, &kernels);
     rule.done()
+}
+
+/// Counters are asked for or not. Where they are, they stand beside the build's own records and must not contradict them.
+fn judge_counters(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
+    let Some(CounterEvidence { report, faults }) = &evidence.counters else { return };
+    let launches: usize = report.programs.iter().map(|program| program.launches.len()).sum();
+    rule.count("counted_launches", launches);
+    if let Some(why) = &report.unreadable {
+        rule.count("counters_unreadable", why);
+    }
+    rule.refuse_all(faults.clone(), "measure again: cargo xtask reproduce --counters --fresh");
+    rule.refuse_all(contradictions(report, kernels), REBUILD);
 }
 
 /// The compiler's advice on kernels of this architecture, one word each: number and function, where it has them.

@@ -10,6 +10,7 @@ use schema::Digest;
 use schema::build::{Budget, BuildRecord};
 use schema::bundle::BundleRecord;
 use schema::claim::ClaimFile;
+use schema::counters::CounterReport;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::plan::Plan;
@@ -39,6 +40,8 @@ pub struct Evidence {
     pub build: Option<BuildRecord>,
     /// Every sanitizer verdict, with what its log says when read again.
     pub sanitizer: Vec<SanitizerEvidence>,
+    /// What hardware counters said of the kernels; absent unless they were asked.
+    pub counters: Option<CounterEvidence>,
     /// Every cell, in name order.
     pub cells: Vec<CellEvidence>,
     /// Telemetry; absent when the run has none.
@@ -84,6 +87,15 @@ pub struct SanitizerEvidence {
     pub verdict: SanitizerVerdict,
     /// How the log, read again, differs from the verdict; empty when it says the same.
     pub log_faults: Vec<String>,
+}
+
+/// What hardware counters said, and their logs, read again.
+#[derive(Clone, Debug)]
+pub struct CounterEvidence {
+    /// The report as sealed.
+    pub report: CounterReport,
+    /// How the logs, read again, differ from the report; empty when they say the same.
+    pub faults: Vec<String>,
 }
 
 /// One cell's header and committed tables.

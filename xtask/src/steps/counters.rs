@@ -1,0 +1,331 @@
+//! Optional step counters: runs the harness's programs under Nsight Compute and keeps what the hardware counted.
+//!
+//! It decides nothing: gate `build` compares counters with the build's own records. Where none can be read the report says why,
+//! and the run goes on. Clocks are left alone, and nothing that is counted here is a measurement.
+
+#[cfg(test)]
+mod tests;
+
+use super::sanitize::{Program, nonce};
+use crate::failure::fail;
+use crate::paths::Paths;
+use crate::pure::counters::{Uncounted, faults, metrics, read, runs_alone};
+use crate::pure::json::to_bytes;
+use crate::pure::personal::impersonal;
+use crate::pure::progress::end_mark;
+use crate::pure::text::quoted;
+use crate::world::container::{Runtime, Task};
+use crate::world::files::{read_plain, write_whole};
+use crate::world::personal::names;
+use crate::world::process::Ended;
+use crate::world::ui::Ui;
+use anyhow::{Context as _, Result, ensure};
+use schema::counters::{CountedLaunch, CountedProgram, CounterLog, CounterReport};
+use schema::{Digest, ExitCode, FORMAT};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The report's name in the step's folder, and in a run's `counters/`.
+const REPORT: &str = "counters.json";
+/// Some seconds are usual: a kernel runs once for each handful of counters.
+const DEADLINE: Duration = Duration::from_secs(60);
+const SHORT_DEADLINE: Duration = Duration::from_secs(20);
+/// The load on the whole GPU, where occupancy and stalls are those of a full grid.
+const BURN: &str = "burn";
+const BURN_SECONDS: &str = "0.5";
+/// Launches of it that are counted.
+const BURN_LAUNCHES: &str = "2";
+const MOST_CHARS: usize = 200;
+
+/// What the step works with.
+pub struct Context<'a> {
+    /// Where reports are kept.
+    pub paths: &'a Paths,
+    /// Progress.
+    pub ui: &'a Ui,
+    /// The profiler's folder; absent when this machine has none.
+    pub profiler: Option<&'a Path>,
+}
+
+/// What was counted, on disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counters {
+    /// The report.
+    pub report: CounterReport,
+    /// Digest of all that it depends on.
+    pub key: Digest,
+    /// Whether nothing had to be run.
+    pub cached: bool,
+    dir: PathBuf,
+}
+
+/// All that a report depends on.
+#[derive(Serialize)]
+struct Inputs<'a> {
+    /// Version of how the profiler is called and its log read: to be raised when either changes.
+    method: u32,
+    harness: Digest,
+    plan: Digest,
+    device: Digest,
+    profiler: Option<&'a str>,
+    cubins: BTreeMap<&'a str, Digest>,
+    programs: &'a [String],
+}
+
+/// Counts what these programs of the harness do, or finds that it was counted before.
+///
+/// # Errors
+/// When a program cannot be started at all, or a file cannot be written. Counters that cannot be read are no error.
+pub fn count(ctx: &Context<'_>, runtime: &dyn Runtime, program: &Program, programs: &[String]) -> Result<Counters> {
+    let scratch = ctx.paths.state().join("counters");
+    fs_err::create_dir_all(&scratch)?;
+    let version = ctx.profiler.map(|folder| version(runtime, folder, &scratch)).transpose()?.flatten();
+    let inputs = Inputs {
+        method: 1,
+        harness: program.harness_digest,
+        plan: Digest::of_file(&program.plan)?,
+        device: Digest::of(&program.device),
+        profiler: version.as_deref(),
+        cubins: program.flavor("measure").map(|cubin| (cubin.file.as_str(), cubin.sha256)).collect(),
+        programs,
+    };
+    let key = Digest::of(serde_json_canonicalizer::to_vec(&inputs)?);
+    let dir = scratch.join(&key.to_string()[..16]);
+    if let Some(report) = kept(&dir) {
+        return Ok(Counters { report, key, cached: true, dir });
+    }
+    if dir.exists() {
+        fs_err::remove_dir_all(&dir)?;
+    }
+    fs_err::create_dir_all(&dir)?;
+    let session = match (ctx.profiler, &version) {
+        (Some(folder), Some(_)) => Session { ctx, runtime, program, profiler: folder.join("ncu"), dir: &dir },
+        (found, _) => {
+            let why = match found {
+                None => "this machine has no Nsight Compute (looked in /opt/nvidia/nsight-compute and /usr/local/cuda)",
+                Some(_) => "Nsight Compute does not start where programs run",
+            };
+            let report = unreadable(None, why, Vec::new());
+            return keep(report, key, dir);
+        }
+    };
+    let report = session.report(version, programs)?;
+    ctx.ui.done();
+    keep(report, key, dir)
+}
+
+/// A report whose every log still says the same. One of counters that could not be read is not kept: that may have changed.
+fn kept(dir: &Path) -> Option<CounterReport> {
+    let report: CounterReport = serde_json::from_slice(&read_plain(&dir.join(REPORT)).ok()?).ok()?;
+    let log = |name: &str| {
+        let logs = report.programs.iter().filter_map(|program| program.log.as_ref());
+        let known = logs.into_iter().find(|log| log.file == name)?;
+        let bytes = read_plain(&dir.join(name)).ok()?;
+        (Digest::of(&bytes) == known.sha256).then(|| String::from_utf8(bytes).ok())?
+    };
+    (report.unreadable.is_none() && faults(&report, log).is_empty()).then_some(report)
+}
+
+fn keep(report: CounterReport, key: Digest, dir: PathBuf) -> Result<Counters> {
+    write_whole(&dir.join(REPORT), &to_bytes(&report)?)?;
+    Ok(Counters { report, key, cached: false, dir })
+}
+
+fn unreadable(profiler: Option<String>, why: &str, programs: Vec<CountedProgram>) -> CounterReport {
+    CounterReport { format: FORMAT, profiler, unreadable: Some(why.to_owned()), programs }
+}
+
+/// The profiler's version line, asked where it will run; absent when it does not start there.
+fn version(runtime: &dyn Runtime, folder: &Path, scratch: &Path) -> Result<Option<String>> {
+    let task = Task {
+        label: "counters-tool".to_owned(),
+        program: path(&folder.join("ncu"))?.to_owned(),
+        args: vec!["--version".to_owned()],
+        env: surroundings(scratch)?,
+        readable: vec![folder.to_owned()],
+        writable: scratch.to_owned(),
+        gpu: false,
+        deadline: SHORT_DEADLINE,
+        hold_stdin: false,
+    };
+    let ended = runtime.run(&task, &mut |_| {})?;
+    let line = ended.stdout.lines().find(|line| line.starts_with("Version ")).map(|line| line.trim().to_owned());
+    Ok(line.filter(|_| ended.code == Some(0)))
+}
+
+/// The profiler writes below its home and its temporary folder, and numbers are read as the C locale has them.
+fn surroundings(writable: &Path) -> Result<Vec<(String, String)>> {
+    let folder = path(writable)?;
+    Ok([("HOME", folder), ("TMPDIR", folder), ("LC_ALL", "C")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into())
+}
+
+/// What one call works with.
+struct Session<'a> {
+    ctx: &'a Context<'a>,
+    runtime: &'a dyn Runtime,
+    program: &'a Program,
+    profiler: PathBuf,
+    dir: &'a Path,
+}
+
+impl Session<'_> {
+    fn report(&self, version: Option<String>, programs: &[String]) -> Result<CounterReport> {
+        let names: Vec<&str> = programs.iter().map(String::as_str).chain([BURN]).collect();
+        let mut counted = Vec::new();
+        for (index, name) in (1..).zip(&names) {
+            self.ctx.ui.cell(index, u32::try_from(names.len())?, &format!("counters {name}"), 0);
+            let (program, uncounted) = self.one(name)?;
+            counted.push(program);
+            if uncounted == Some(Uncounted::NoPermission) {
+                let why = "the driver keeps performance counters to administrators: run as root, or load the nvidia module \
+                           with NVreg_RestrictProfilingToAdminUsers=0";
+                return Ok(unreadable(version, why, counted));
+            }
+        }
+        if counted.iter().all(|program| program.not_counted.is_some()) {
+            let first = counted.iter().find(|program| runs_alone(&program.program));
+            let why = first.and_then(|program| program.not_counted.clone()).unwrap_or_default();
+            return Ok(unreadable(version, &format!("no program could be counted: {why}"), counted));
+        }
+        Ok(CounterReport { format: FORMAT, profiler: version, unreadable: None, programs: counted })
+    }
+
+    /// One program's counters, and why there are none.
+    fn one(&self, name: &str) -> Result<(CountedProgram, Option<Uncounted>)> {
+        if !runs_alone(name) {
+            let why = "its flag is set from beside the grid, and a profiler runs a kernel alone and several times";
+            let why = Some(why.to_owned());
+            return Ok((
+                CountedProgram { program: name.to_owned(), not_counted: why, log: None, launches: vec![] },
+                None,
+            ));
+        }
+        let nonce = nonce()?;
+        let file = format!("{name}.csv");
+        let log_path = self.dir.join(&file);
+        // The profiler leaves sections and reports of its own there.
+        let home = tempfile::tempdir_in(self.dir)?;
+        let ended = self.runtime.run(&self.task(name, &nonce, &log_path, home.path())?, &mut |_| {})?;
+        home.close()?;
+        // What was written becomes part of a run, so it is read and kept without what names this machine.
+        let personal = names(self.ctx.paths.root());
+        let written = read_plain(&log_path).unwrap_or_default();
+        let text = impersonal(&String::from_utf8_lossy(&written), &personal);
+        write_whole(&log_path, text.as_bytes())?;
+        let log = Some(CounterLog { file, sha256: Digest::of(&text) });
+        let launches = self.judge(name, &ended, &nonce, &text);
+        let (launches, uncounted) = launches.map_or_else(|why| (vec![], Some(why)), |launches| (launches, None));
+        let not_counted = uncounted.as_ref().map(|why| match why {
+            Uncounted::NoPermission => "no permission".to_owned(),
+            Uncounted::Otherwise(why) => impersonal(why, &personal),
+        });
+        let said = not_counted.as_ref().map_or_else(
+            || format!("{} launches", launches.len()),
+            |why| format!("not counted: {}", quoted(why, MOST_CHARS)),
+        );
+        self.ctx.ui.line(&format!("counters {name}: {said}"));
+        Ok((CountedProgram { program: name.to_owned(), not_counted, log, launches }, uncounted))
+    }
+
+    /// The log's launches, when the program also ended as it does without a profiler.
+    fn judge(&self, name: &str, ended: &Ended, nonce: &str, log: &str) -> Result<Vec<CountedLaunch>, Uncounted> {
+        let launches = read(log);
+        if launches == Err(Uncounted::NoPermission) {
+            return launches;
+        }
+        let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        match ended.code {
+            _ if ended.timed_out => Err(Uncounted::Otherwise("killed at its deadline".to_owned())),
+            Some(0) if name == BURN => launches,
+            Some(0) => match end_mark(&ended.stdout, nonce) {
+                Ok(end) if end.wrong == 0 => launches,
+                Ok(_) => Err(Uncounted::Otherwise("its outputs were wrong under the profiler".to_owned())),
+                Err(why) => Err(Uncounted::Otherwise(why)),
+            },
+            code => {
+                let code = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
+                let said = launches.err().map_or_else(
+                    || quoted(last, MOST_CHARS),
+                    |why| match why {
+                        Uncounted::Otherwise(why) => why,
+                        Uncounted::NoPermission => unreachable!("answered above"),
+                    },
+                );
+                Err(Uncounted::Otherwise(format!("ended by {code}: {said}")))
+            }
+        }
+    }
+
+    fn task(&self, name: &str, nonce: &str, log: &Path, home: &Path) -> Result<Task> {
+        let program = self.program;
+        // In the log's name the tool reads % as the start of a sequence.
+        let (log, metrics) = (path(log)?.replace('%', "%%"), metrics().into_keys().collect::<Vec<_>>().join(","));
+        let mut args = vec!["--clock-control", "none", "--target-processes", "application-only", "--csv"];
+        args.extend(["--print-units", "base", "--metrics", &metrics, "--log-file", &log]);
+        if name == BURN {
+            args.extend(["--launch-count", BURN_LAUNCHES]);
+        }
+        args.push(path(&program.harness)?);
+        match name {
+            BURN => args.extend([BURN, "--seconds", BURN_SECONDS]),
+            _ => args.extend(["sanitize", "--program", name, "--plan", path(&program.plan)?, "--nonce", nonce]),
+        }
+        args.extend(["--device", &program.device, "--cubins", path(&program.cubins)?, "--flavor", "measure", "--hold"]);
+        let folder = |file: &Path| file.parent().map(Path::to_owned).context("a file has a folder");
+        Ok(Task {
+            label: "counters".to_owned(),
+            program: path(&self.profiler)?.to_owned(),
+            args: args.into_iter().map(str::to_owned).collect(),
+            env: surroundings(home)?,
+            readable: vec![
+                folder(&self.profiler)?,
+                folder(&program.harness)?,
+                folder(&program.plan)?,
+                program.cubins.clone(),
+            ],
+            writable: self.dir.to_owned(),
+            gpu: true,
+            deadline: DEADLINE,
+            hold_stdin: true,
+        })
+    }
+}
+
+impl Counters {
+    /// What to say of it: one line.
+    #[must_use]
+    pub fn said(&self) -> String {
+        let launches: usize = self.report.programs.iter().map(|program| program.launches.len()).sum();
+        match &self.report.unreadable {
+            Some(why) => format!("hardware counters cannot be read: {why}"),
+            None => format!("hardware counters of {launches} launches"),
+        }
+    }
+
+    /// Copies report and logs into a run's own folder, and checks what arrived.
+    ///
+    /// # Errors
+    /// When a file cannot be copied, or is not what it was.
+    pub fn copy_to(&self, folder: &Path) -> Result<()> {
+        fs_err::create_dir_all(folder)?;
+        for CounterLog { file, sha256 } in self.report.programs.iter().filter_map(|program| program.log.as_ref()) {
+            let bytes = read_plain(&self.dir.join(file))?;
+            ensure!(Digest::of(&bytes) == *sha256, changed(&self.dir.join(file)));
+            write_whole(&folder.join(file), &bytes)?;
+        }
+        write_whole(&folder.join(REPORT), &to_bytes(&self.report)?)
+    }
+}
+
+fn changed(file: &Path) -> anyhow::Error {
+    let message = format!("{} changed after it was written", file.display());
+    fail(ExitCode::Integrity, message, "cargo xtask reproduce --counters")
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
