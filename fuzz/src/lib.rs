@@ -18,7 +18,7 @@ use xtask::pure::attempts::Chain;
 use xtask::pure::claims::check_claims;
 use xtask::pure::json::to_bytes;
 use xtask::pure::sanitizer::log;
-use xtask::pure::{altered, names, notebook, nvinfo, progress, ptxas, sass, sums, text};
+use xtask::pure::{altered, counters, names, notebook, nvinfo, progress, ptxas, sass, sums, text};
 use xtask::steps::pack::parse_index;
 use xtask::world::signature::parse as parse_signature;
 use xtask::world::wheels::lock;
@@ -31,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     ("attempts", attempts),
     ("budget", budget),
     ("claims", claims),
+    ("counters", counters),
     ("cubin", cubin),
     ("lock", lock),
     ("manifest", manifest),
@@ -99,6 +100,15 @@ pub fn claims(data: &[u8]) {
     with_text(data, |text| {
         if let Ok(claims) = toml::from_str::<ClaimFile>(text) {
             let _ = check_claims(&claims);
+        }
+    });
+}
+
+/// A log of Nsight Compute.
+pub fn counters(data: &[u8]) {
+    with_text(data, |text| {
+        if let Ok(launches) = counters::read(text) {
+            assert!(!launches.is_empty() && !text.contains("==ERROR=="));
         }
     });
 }

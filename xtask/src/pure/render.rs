@@ -1,6 +1,7 @@
 //! Published runs as Markdown: the regions of RESULTS.md and README.md between markers. Every number comes from a run's
 //! metrics, every table says which run, device, clock class, profile and attempt it rests on, and no table has two devices.
 
+mod counters;
 mod headline;
 mod struck;
 
@@ -10,6 +11,7 @@ pub use struck::{Elsewhere, Withdrawal};
 use crate::failure::fail;
 use schema::ExitCode;
 use schema::claim::Outcome;
+use schema::counters::CounterReport;
 use schema::metrics::Metric;
 use schema::plan::{ClockClass, Phase, ProfileName};
 use schema::verdict::ClaimResult;
@@ -67,6 +69,8 @@ pub struct PublishedRun {
     pub refused_before: Vec<String>,
     /// What of it the notebook withdraws.
     pub withdrawn: Vec<Withdrawal>,
+    /// What hardware counters said; absent unless they were asked.
+    pub counters: Option<CounterReport>,
     /// What else a reader must know at once, e.g. which closed work it takes up again.
     pub remarks: Vec<String>,
 }
@@ -84,6 +88,7 @@ pub fn results_region(runs: &[PublishedRun], elsewhere: &[Elsewhere]) -> String 
             for phase in Phase::ALL {
                 phase_table(run, phase, &mut text);
             }
+            counters::table(run, &mut text);
             let _ = writeln!(text, "All values: `results/summary/{}/metrics.csv`.\n", run.run);
         }
     }

@@ -1,7 +1,7 @@
 //! Published runs as the rendered Markdown tells them, and the Markdown itself. Rendering is done in `pure::render`.
 
 use super::files;
-use super::layout::{Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
+use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::gate::ADVICE;
@@ -51,6 +51,9 @@ fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<Publi
     let metrics = String::from_utf8(read(&layout, "summary/metrics.csv")?).context("summary/metrics.csv")?;
     let metrics = from_csv(&metrics)?;
     let mut run = told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook);
+    if layout.read(COUNTERS)?.is_some() {
+        run.counters = Some(json(&layout, COUNTERS)?);
+    }
     if let Some(reopened) = layout.read(REOPENED)? {
         let file: ReopenedFile = toml::from_str(&String::from_utf8(reopened).context(REOPENED)?)
             .with_context(|| format!("failed to read {}", layout.shown(REOPENED)))?;
@@ -93,6 +96,7 @@ pub fn told(
         waivers: Vec::new(),
         refused_before: notebook.map(|notebook| refused_before(notebook, manifest, verdict)).unwrap_or_default(),
         withdrawn: notebook.map(|notebook| withdrawals(notebook, &predicate.run)).unwrap_or_default(),
+        counters: None,
         remarks: advice(verdict).into_iter().collect(),
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::failure::code_of;
 use crate::pure::summary::summarize;
 use crate::pure::synthetic::{SLOTS, cells, plan};
+use schema::counters::CountedProgram;
 
 fn published(run: &str, gpu: &str) -> PublishedRun {
     let plan = plan(ProfileName::Full, 400);
@@ -29,6 +30,7 @@ fn published(run: &str, gpu: &str) -> PublishedRun {
         waivers: Vec::new(),
         refused_before: Vec::new(),
         withdrawn: Vec::new(),
+        counters: None,
         remarks: Vec::new(),
     }
 }
@@ -38,6 +40,28 @@ fn regions_of_a_published_run() {
     let runs = [published("20260101T000000Z-h200-00000000", "NVIDIA H200")];
     insta::assert_snapshot!(results_region(&runs, &[]));
     insta::assert_snapshot!(headline_region(&runs));
+}
+
+#[test]
+fn counters_stand_beside_the_numbers_or_the_reason_why_there_are_none() {
+    let log = include_str!("../../../testdata/ncu/captured-2025.3.1-burn.csv");
+    let program = CountedProgram {
+        program: "burn".into(),
+        not_counted: None,
+        log: None,
+        launches: crate::pure::counters::read(log).unwrap(),
+    };
+    let profiler = Some("Version 2025.3.1.0".to_owned());
+    let report = CounterReport { format: 1, profiler, unreadable: None, programs: vec![program] };
+    let with = |counters| [PublishedRun { counters, ..published("20260101T000000Z-h200-00000000", "NVIDIA H200") }];
+    let none = results_region(&with(None), &[]);
+    let text = results_region(&with(Some(report.clone())), &[]);
+    let row = "| `preempt_drain` | 660 | 91 | 5 | 31.19 % of 31.25 % | 0, 0 | not_selected (2.84), barrier (0.95), dispatch_stall (0.75) |";
+    assert!(text.contains(row) && !none.contains("ounters"), "{text}");
+    let unreadable = CounterReport { unreadable: Some("no permission".into()), programs: vec![], ..report };
+    let text = results_region(&with(Some(unreadable)), &[]);
+    assert!(text.contains("Hardware counters could not be read: no permission.\n"), "{text}");
+    assert_eq!(text.matches("| kernel |").count(), 0);
 }
 
 #[test]

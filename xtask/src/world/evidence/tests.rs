@@ -3,6 +3,7 @@
 use super::*;
 use crate::pure::synthetic::set_column;
 use crate::trial::{copy, shared};
+use schema::counters::CountedProgram;
 use schema::table::Column;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
@@ -126,6 +127,44 @@ fn a_newer_verdict_is_refused() {
     fs_err::write(&path, text.replace("\"format\": 2", "\"format\": 3")).unwrap();
     let error = format!("{:#}", load(&Layout::Raw(disk.run())).unwrap_err());
     assert!(error.contains("has format 3"), "{error}");
+}
+
+/// What is wrong with counters whose files are changed by `change` after the report named them.
+fn counter_faults(change: impl FnOnce(&std::path::Path)) -> Vec<String> {
+    let disk = copy();
+    let folder = disk.run().join("counters");
+    fs_err::create_dir_all(&folder).unwrap();
+    let log = include_str!("../../../testdata/ncu/captured-2025.3.1-burn.csv");
+    let program = CountedProgram {
+        program: "burn".into(),
+        not_counted: None,
+        log: Some(CounterLog { file: "burn.csv".into(), sha256: Digest::of(log) }),
+        launches: counters::read(log).unwrap(),
+    };
+    let report = CounterReport { format: 1, profiler: None, unreadable: None, programs: vec![program] };
+    fs_err::write(folder.join("burn.csv"), log).unwrap();
+    fs_err::write(folder.join("counters.json"), serde_json::to_vec(&report).unwrap()).unwrap();
+    change(&folder);
+    let layout = Layout::Raw(disk.run());
+    let names: Vec<String> =
+        fs_err::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<String> = names.iter().map(|name| format!("counters/{name}")).collect();
+    let digests = names.iter().map(|name| (name.as_str(), Digest::of_file(disk.run().join(name)).unwrap())).collect();
+    super::counters(&layout, &digests).unwrap().faults
+}
+
+#[test]
+fn counters_are_read_again_from_the_logs_that_the_manifest_names() {
+    assert_eq!(counter_faults(|_| {}), [""; 0]);
+    let absent = "burn: its log is absent or changed";
+    assert_eq!(counter_faults(|folder| fs_err::remove_file(folder.join("burn.csv")).unwrap()), [absent]);
+    let other = include_str!("../../../testdata/ncu/captured-2025.3.1-timer.csv");
+    assert_eq!(counter_faults(|folder| fs_err::write(folder.join("burn.csv"), other).unwrap()), [absent]);
+    let forged = counter_faults(|folder| {
+        let text = fs_err::read_to_string(folder.join("counters.json")).unwrap();
+        fs_err::write(folder.join("counters.json"), text.replace("\"registers\":91", "\"registers\":90")).unwrap();
+    });
+    assert_eq!(forged, ["burn: the counts are not those of its log"]);
 }
 
 #[test]
