@@ -16,7 +16,7 @@ use serde_json::json;
 pub fn bundle(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
     let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
     let (provisioned, built) = built(&mut session, ask)?;
-    let source = Git::at(ctx.paths.root()).context("a bundle is made in a git checkout")?.source_state()?;
+    let source = Git::at(ctx.paths.root())?.context("a bundle is made in a git checkout")?.source_state()?;
     let head = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?.head;
     let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("bundle {done} of {of}: {what}"));
     let build = build_context(ctx.paths, &provisioned, Vec::new(), ask.place.offline, &say);

@@ -33,12 +33,19 @@ pub struct SourceState {
 
 impl Git {
     /// The repository whose work tree has its root exactly at `root`; absent when there is none, or no git program.
-    #[must_use]
-    pub fn at(root: &Path) -> Option<Self> {
+    ///
+    /// # Errors
+    /// When git was ended before it could answer: that is no "there is none".
+    pub fn at(root: &Path) -> Result<Option<Self>> {
         let git = Self { root: root.to_owned() };
-        let top = git.text(&["rev-parse", "--show-toplevel"]).ok()?;
-        let same = fs_err::canonicalize(top.trim_end()).ok()? == fs_err::canonicalize(root).ok()?;
-        same.then_some(git)
+        let top = match git.run(&["rev-parse", "--show-toplevel"]) {
+            Ok(ended) if ended.code == Some(0) => ended.stdout,
+            Ok(_) => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let same = fs_err::canonicalize(top.trim_end())? == fs_err::canonicalize(root)?;
+        Ok(same.then_some(git))
     }
 
     /// The commit checked out.
@@ -182,8 +189,15 @@ impl Git {
         };
         let ended = child.run(&mut |_| {}).context("failed to run git")?;
         ensure!(!ended.timed_out, "git {} did not end within a minute", args.join(" "));
+        ensure!(ended.code.is_some(), "git {} was killed", args.join(" "));
         Ok(ended)
     }
+}
+
+/// Whether there is no such program.
+fn is_absent(error: &anyhow::Error) -> bool {
+    let not_found = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::NotFound;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(not_found))
 }
 
 /// Whether a tracked file counts as source.
@@ -279,7 +293,7 @@ mod tests {
         assert!(git.knows(&third).unwrap());
         assert!(!git.knows(&"0".repeat(40)).unwrap());
         assert!(git.knows("HEAD").is_err());
-        assert!(Git::at(&dir.path().join("..")).is_none());
-        assert!(Git::at(dir.path()).is_some());
+        assert!(Git::at(&dir.path().join("..")).unwrap().is_none());
+        assert!(Git::at(dir.path()).unwrap().is_some());
     }
 }

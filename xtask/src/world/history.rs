@@ -26,7 +26,7 @@ pub fn of_run(
     claims: &ClaimFile,
     folders: &BTreeSet<String>,
 ) -> Result<Option<History>> {
-    let Some(git) = Git::at(paths.root()) else { return Ok(None) };
+    let Some(git) = Git::at(paths.root())? else { return Ok(None) };
     let known = git.knows(commit)?;
     if !known && git.is_shallow()? {
         return Ok(None);
