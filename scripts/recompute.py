@@ -1,18 +1,27 @@
 #!/usr/bin/env python3
 """Recomputes the headline values of a published run from its committed Parquet files and compares them with its metrics.csv.
 
+Every file it reads must have the digest that the run's manifest gives it, so a signature over the manifest covers the values.
+
 Shares no code with Assay: needs only Python and pyarrow (pip install pyarrow).
 
     scripts/recompute.py RUN [ROOT]      ROOT is the repository, by default the folder above this script
 
-Exit status: 0 when every value compared is equal to the printed digit, 1 otherwise, 2 on a wrong command line.
+Exit status: 0 when every value compared is equal to the printed digit, 1 otherwise, 2 on a wrong command line or without pyarrow.
 """
 
 import csv
+import hashlib
+import io
+import json
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
+try:
+    import pyarrow.parquet as pq
+except ImportError:
+    print("needs pyarrow: pip install pyarrow", file=sys.stderr)
+    sys.exit(2)
 
 # A quantile is the nearest-rank one: the value at rank ceil(q * n), counted from 1, of the sorted samples.
 QUANTILES = {"p50": (1, 2), "p99": (99, 100), "p999": (999, 1000)}
@@ -42,15 +51,34 @@ def host_e2e(event):
     return None if event["host_issue_ns"] is None else event["host_done_ns"] - event["host_issue_ns"]
 
 
-def table(path):
-    return pq.ParquetFile(path).read().to_pylist()
+class Sealed:
+    """The files of a published run, each checked against the manifest before it is used."""
 
+    def __init__(self, root, run):
+        self.root, self.run = root, run
+        manifest = json.loads((root / "manifests" / f"{run}.json").read_bytes())
+        if manifest["predicate"]["run"] != run:
+            raise ValueError(f"manifests/{run}.json is of another run")
+        self.digests = {subject["name"]: subject["digest"]["sha256"] for subject in manifest["subject"]}
 
-def events(run_dir, phase, cell):
-    """The events that count: of no warm-up launch and without an anomaly."""
-    base = run_dir / "cells" / phase
-    warmup = {row["launch"] for row in table(base / f"{cell}.launches.parquet") if row["warmup"]}
-    return [e for e in table(base / f"{cell}.parquet") if e["launch"] not in warmup and not e.get("anomaly")]
+    def read(self, name):
+        if name.startswith("summary/"):
+            path = self.root / "results" / "summary" / self.run / name.removeprefix("summary/")
+        else:
+            path = self.root / "results" / "events" / self.run / name
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != self.digests.get(name):
+            raise ValueError(f"{path} is not the file that was sealed")
+        return data
+
+    def table(self, name):
+        return pq.ParquetFile(io.BytesIO(self.read(name))).read().to_pylist()
+
+    def events(self, phase, cell):
+        """The events that count: of no warm-up launch and without an anomaly."""
+        base = f"cells/{phase}/{cell}"
+        warmup = {row["launch"] for row in self.table(f"{base}.launches.parquet") if row["warmup"]}
+        return [e for e in self.table(f"{base}.parquet") if e["launch"] not in warmup and not e.get("anomaly")]
 
 
 def printed(value, digits):
@@ -94,14 +122,16 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     root = Path(sys.argv[2]) if len(sys.argv) == 3 else Path(__file__).resolve().parent.parent
-    run_dir = root / "results" / "events" / sys.argv[1]
-    with open(root / "results" / "summary" / sys.argv[1] / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    if not (root / "manifests" / f"{sys.argv[1]}.json").is_file():
+        print(f"no published run {sys.argv[1]} in {root / 'manifests'}", file=sys.stderr)
+        return 2
+    sealed = Sealed(root, sys.argv[1])
+    rows = list(csv.DictReader(io.StringIO(sealed.read("summary/metrics.csv").decode(), newline="")))
     cache = {}
 
     def load(phase, cell):
         if (phase, cell) not in cache:
-            cache[phase, cell] = events(run_dir, phase, cell)
+            cache[phase, cell] = sealed.events(phase, cell)
         return cache[phase, cell]
 
     quantum_ns = next((int(r["value"]) for r in rows if r["metric"] == "timer_quantum_ns"), None)
@@ -116,4 +146,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

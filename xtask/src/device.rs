@@ -69,6 +69,8 @@ fn absent() -> Option<String> {
         return None;
     }
     match Library::open(None).and_then(|library| library.uuids()) {
+        // The loader's own words say which of many paths it tried last.
+        Err(GpuError::NotFound(why)) if why.contains("libnvidia-ml") => Some("no NVIDIA driver here".to_owned()),
         Err(GpuError::NotFound(why)) => Some(why),
         Ok(uuids) if uuids.is_empty() => Some("NVML lists none".to_owned()),
         _ => None,

@@ -348,7 +348,7 @@ impl<'a> Session<'a> {
         let gates = &judged.verdict.gates;
         let held = gates.iter().filter(|gate| gate.passed).count();
         match device.is_emulated() {
-            true => self.ui.line(&format!("gates: {held} of {} hold; an emulated run is never published", gates.len())),
+            true => self.ui.line(&format!("gates: {held} of {} hold; the others ask for what only a GPU gives, and an emulated run is never published", gates.len())),
             false => crate::pure::gate::lines(gates).iter().for_each(|line| self.ui.line(line)),
         }
         for claim in judged.verdict.claims.iter().filter(|_| !device.is_emulated()) {

@@ -92,6 +92,13 @@ fn parts_stay_below_what_a_box_returns() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_is_a_slip_of_the_command_line() {
+    let home = Home::new();
+    let error = pack::unpack(&home.paths(), Path::new("/no/such/folder")).unwrap_err();
+    assert_eq!(code_of(&error), ExitCode::Usage, "{error:#}");
+}
+
+#[test]
 fn what_is_not_whole_is_refused_by_name() {
     let part = |n: usize| format!("{RUN}.part-{n:03}");
     let damage: [Damage<'_>; 7] = [

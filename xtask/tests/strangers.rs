@@ -76,3 +76,27 @@ fn headline_values_recompute_without_our_code() {
         check(&python, &["scripts/recompute.py", &run]);
     }
 }
+
+/// A signature covers the manifest, and through it every file that a value rests on.
+#[test]
+fn a_value_recomputed_from_files_that_were_not_sealed_is_refused() {
+    let (Some(python), Some(run)) = (python("pyarrow.parquet"), published().pop()) else { return };
+    let copy = tempfile::tempdir().unwrap();
+    let folders = [format!("results/events/{run}"), format!("results/summary/{run}"), "manifests".to_owned()];
+    for folder in &folders {
+        let to = copy.path().join(folder);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        assert!(Command::new("cp").arg("-r").arg(root().join(folder)).arg(to).status().unwrap().success());
+    }
+    let recompute = || {
+        let mut command = Command::new(&python);
+        command.arg(root().join("scripts/recompute.py")).arg(&run).arg(copy.path()).output().unwrap()
+    };
+    assert!(recompute().status.success());
+    let metrics = copy.path().join(&folders[1]).join("metrics.csv");
+    let text = std::fs::read_to_string(&metrics).unwrap();
+    std::fs::write(&metrics, text.replacen(",us,", ",ns,", 1)).unwrap();
+    let output = recompute();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("metrics.csv is not the file that was sealed"));
+}

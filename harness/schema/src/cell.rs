@@ -249,3 +249,11 @@ pub struct DeviceFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<String>,
 }
+
+impl DeviceFacts {
+    /// Whether this is the emulated device, whose runs are never published.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.id == "emulated" || self.arch == "emulated"
+    }
+}

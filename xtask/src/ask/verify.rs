@@ -112,7 +112,14 @@ impl fmt::Display for Report {
         let (files, bytes, problems) = (self.checked_files, self.checked_bytes, self.problems.len());
         let detached = format!("{} detached at hand, {} not", self.detached_checked, self.detached_absent);
         match self.level {
-            _ if !self.ok => write!(f, "{problems} problems in {files} files"),
+            _ if !self.ok => {
+                let word = if problems == 1 { "problem" } else { "problems" };
+                writeln!(f, "{problems} {word} in {files} files")?;
+                write!(
+                    f,
+                    "  try: git status; what was committed comes back by git checkout -- FILE, a run directory by cargo xtask unpack DIR"
+                )
+            }
             Some(level) => write!(f, "{level}: {files} files and {bytes} bytes hold ({detached})"),
             None => write!(f, "{files} files hold"),
         }

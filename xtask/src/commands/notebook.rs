@@ -134,6 +134,10 @@ fn predict(notebook: &book::Notebook, parts: &Predict) -> Result<NewEntry> {
 
 fn outcome(paths: &Paths, notebook: &book::Notebook, parts: &Outcome) -> Result<NewEntry> {
     let run = OfRun::verified(paths, &parts.run)?;
+    if run.emulated {
+        let message = format!("run {} was made on the emulated device, which measures nothing", parts.run);
+        return Err(usage(message, "cargo xtask reproduce, on a GPU"));
+    }
     let mut results = run.verdict.claims.clone();
     if let Some(unknown) = parts.claims.iter().find(|id| !results.iter().any(|result| result.id == **id)) {
         let known: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
@@ -279,6 +283,7 @@ fn registered(paths: &Paths) -> Result<Registered> {
 struct OfRun {
     id: String,
     verdict: Verdict,
+    emulated: bool,
     records: RunRecords,
 }
 
@@ -309,8 +314,9 @@ impl OfRun {
         let evidence = evidence::load(layout)?;
         let verdict = serde_json::from_slice(&crate::world::files::read_plain(&layout.path(VERDICT))?)?;
         let metrics = from_csv(evidence.metrics_csv.as_deref().context("the run has no summary")?)?;
+        let emulated = evidence.environment.device.is_emulated();
         let records = RunRecords { claims: evidence.claims, slots: evidence.environment.device.slots, metrics };
-        Ok(Self { id: layout.run(), verdict, records })
+        Ok(Self { id: layout.run(), verdict, emulated, records })
     }
 
     fn metric(&self, name: &str) -> Result<&Metric> {

@@ -25,6 +25,10 @@ pub fn publish(ctx: &Context<'_>, ask: &Publish) -> Result<Done> {
     let sealed = Sealed::load(&dir)?;
     let built = of_this_tree(ctx.paths)?;
     let passed = gate(ctx.paths, sealed, built.as_ref())?;
+    if passed.evidence().environment.device.is_emulated() {
+        let message = format!("run {} was made on the emulated device, and such a run is never published", ask.run);
+        return Err(fail(ExitCode::Refused, message, "cargo xtask reproduce, on a GPU"));
+    }
     let gates = passed.verdict().gates.clone();
     let passed = passed.pass()?;
     let key = match &ask.sign {

@@ -95,6 +95,10 @@ pub fn pack_in_parts_of(paths: &Paths, run: &str, dir: &Path, part_bytes: usize)
 /// Exit 16 naming every part that is missing, changed or extra, and every file that is not what was packed.
 pub fn unpack(paths: &Paths, dir: &Path) -> Result<Vec<Unpacked>> {
     let mut indexes = Vec::new();
+    if !dir.is_dir() {
+        let message = format!("there is no folder {}", dir.display());
+        return Err(fail(ExitCode::Usage, message, "cargo xtask unpack DIR, the folder that the parts were copied to"));
+    }
     for entry in fs_err::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         indexes.extend(name.strip_suffix(INDEX_ENDING).map(str::to_owned));

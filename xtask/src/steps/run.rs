@@ -179,7 +179,7 @@ fn documented(code: i32) -> ExitCode {
 }
 
 fn check_device(program: &Program, device: &DeviceFacts) -> Result<()> {
-    let emulated = device.id == "emulated";
+    let emulated = device.is_emulated();
     if emulated != program.is_emulated() {
         return Err(incomplete(format!("asked for device {}, the harness opened {}", program.device, device.name)));
     }

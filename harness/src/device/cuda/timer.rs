@@ -41,6 +41,7 @@ impl CudaDevice {
             reserved: 0,
         };
         let shape = Shape { mode: "timer", grid: 1, shared_bytes: 0, cooperative: false };
+        self.gpu.finish("the fill of the timer's words")?;
         self.kernels.quantum.launch(self.gpu.background, &shape, &args)?;
         self.gpu.finish(self.kernels.quantum.symbol)?;
         let step = buffer.download_one(quantum)?;
@@ -74,6 +75,7 @@ impl CudaDevice {
         let kernel = self.kernels.offset;
         let shape = Shape { mode: "timer", grid, shared_bytes: self.one_per_sm()?, cooperative: true };
         kernel.allow_shared(shape.shared_bytes)?;
+        self.gpu.finish("the fill of the timer's mailboxes")?;
         let host_start_ns = self.host_ns();
         kernel.launch(self.gpu.background, &shape, &args)?;
         self.gpu.finish(kernel.symbol)?;

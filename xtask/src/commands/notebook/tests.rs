@@ -8,7 +8,7 @@ use crate::flags::{Cli, Command};
 use crate::steps::gate::gate;
 use crate::steps::publish::publish;
 use crate::steps::seal::Sealed;
-use crate::trial::{OnDisk, RUN, copy};
+use crate::trial::{OnDisk, RUN, Trial, copy};
 use crate::world::ui::Ui;
 use clap::Parser as _;
 
@@ -44,6 +44,14 @@ fn published() -> OnDisk {
 
 fn entry(disk: &OnDisk, id: &str) -> book::Entry {
     parse(&fs_err::read_to_string(disk.paths.notebook()).unwrap()).unwrap().entry(id).unwrap().clone()
+}
+
+#[test]
+fn an_emulated_run_has_no_outcome() {
+    let mut trial = Trial::passing();
+    trial.environment.device.id = "emulated".to_owned();
+    let (disk, _) = trial.judged();
+    refused(&disk, &said(&["outcome", "--run", RUN]), ExitCode::Usage, "the emulated device, which measures nothing");
 }
 
 #[test]

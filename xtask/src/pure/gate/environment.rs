@@ -23,7 +23,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.count("compute_capability", &environment.device.compute_capability);
     rule.count("runtime", &environment.runtime);
     rule.count("toolkit", &environment.toolkit);
-    if environment.device.id == "emulated" || environment.device.arch == "emulated" {
+    if environment.device.is_emulated() {
         rule.refuse("emulated device: its numbers are never published", "measure on a GPU: --device cuda:0");
         return rule.done();
     }
