@@ -89,7 +89,7 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
         return Ok(vec![Finding { path: "NOTEBOOK.md".into(), what: "it is gone, and it is append-only".into() }]);
     };
     if git(paths.root(), &["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
-        eprintln!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
+        crate::tell!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
     }
     let commits = git(paths.root(), &["log", "--format=%H", "--full-history", "--", "NOTEBOOK.md"])?;
     let mut findings = Vec::new();
