@@ -32,7 +32,7 @@ pub fn look(paths: &Paths) -> Result<Seen> {
         let (commit, digest) = (Some(record.commit), record.source);
         return Ok(Seen { kind: "bundle".to_owned(), commit, digest, clean: true });
     }
-    match Git::at(paths.root()) {
+    match Git::at(paths.root())? {
         Some(git) => {
             if let Some(name) = git.first_pointer()? {
                 let message = format!("{name} is a Git LFS pointer, not the file it stands for");

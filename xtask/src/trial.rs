@@ -280,7 +280,7 @@ impl OnDisk {
     pub(crate) fn commit(&self) -> String {
         self.git(&["add", "-A"]);
         self.git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--no-gpg-sign", "-m", "m"]);
-        Git::at(self.root.path()).unwrap().head().unwrap()
+        Git::at(self.root.path()).unwrap().unwrap().head().unwrap()
     }
 
     pub(crate) fn git(&self, args: &[&str]) {

@@ -29,7 +29,7 @@ fn lock_text(paths: &Paths, run: &Evidence) -> Result<Option<String>> {
     if let Some(text) = files::read_text(&paths.toolkit_lock()).ok().filter(named) {
         return Ok(Some(text));
     }
-    let (Some(git), Some(commit)) = (Git::at(paths.root()), &run.manifest.predicate.source.commit) else {
+    let (Some(git), Some(commit)) = (Git::at(paths.root())?, &run.manifest.predicate.source.commit) else {
         return Ok(None);
     };
     if !git.knows(commit)? {

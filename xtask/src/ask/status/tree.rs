@@ -45,7 +45,7 @@ impl<'a> Tree<'a> {
         let protocol = protocol(&mut |name: &str| read(paths, name)).map_err(|error| {
             fail(ExitCode::Build, format!("this tree's harness cannot be read: {error:#}"), "cargo check -p harness")
         })?;
-        Ok(Self { paths, git: Git::at(paths.root()), protocol, then: BTreeMap::new() })
+        Ok(Self { paths, git: Git::at(paths.root())?, protocol, then: BTreeMap::new() })
     }
 
     /// What this tree's plan file gives for the profile and phases of a measured plan; absent when it gives none.
