@@ -90,6 +90,7 @@ fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
     let driver = Driver::of(&library).map_err(|error| none(&error))?;
     let uuid = gpu.uuid().to_owned();
     let facts = driver.gpu(&uuid).map_err(|error| none(&error))?;
+    not_shared(facts)?;
     let (name, arch) = (&facts.name, arch_of(facts)?);
     same_for_cuda(facts, &Cuda::look()?)?;
     let id = device_id(&uuid);
@@ -115,6 +116,26 @@ fn same_for_cuda(facts: &GpuFacts, cuda: &Cuda) -> Result<()> {
     match cuda.against(&facts.uuid, pci) {
         None => Ok(()),
         Some((found, remedy)) => Err(fail(ExitCode::Environment, found, remedy)),
+    }
+}
+
+/// On a share of a GPU others' work is not seen and takes its part of every number. A slice (MIG) is known as one, and no run
+/// on it passes the gate; where neither can be asked there may be either.
+fn not_shared(facts: &GpuFacts) -> Result<()> {
+    const WHOLE: &str = "rent a whole GPU (bare metal or passed through); cargo xtask doctor";
+    let unknown = |what: &str, error: &GpuError| {
+        let message = format!("whether {} is {what} cannot be asked: {error}", facts.name);
+        Err(fail(ExitCode::Environment, message, WHOLE))
+    };
+    match (&facts.shared, &facts.mig) {
+        (Ok(true), _) => {
+            let message =
+                format!("{} is shared (a vGPU, or a GPU that gives vGPUs): others' work on it is not seen", facts.name);
+            Err(fail(ExitCode::Environment, message, WHOLE))
+        }
+        (Err(error), _) if *error != GpuError::Unsupported => unknown("shared (a vGPU)", error),
+        (_, Err(error)) if *error != GpuError::Unsupported => unknown("a slice (MIG)", error),
+        _ => Ok(()),
     }
 }
 
@@ -172,12 +193,14 @@ mod tests {
             name: name.into(),
             arch: arch.into(),
             mig: Err(GpuError::Unsupported),
+            shared: Err(GpuError::Unsupported),
             persistence: Ok(true),
         };
         let error = arch_of(&gpu("Tesla T4", "sm_75")).unwrap_err();
         assert_eq!(code_of(&error), ExitCode::Measurement);
         assert!(error.to_string().contains("compute capability 7.5"), "{error}");
         assert_eq!(arch_of(&gpu("NVIDIA GB10", "sm_121")).unwrap(), "sm_121");
+        not_shared(&gpu("NVIDIA GB10", "sm_121")).unwrap();
     }
 
     #[test]
