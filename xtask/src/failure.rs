@@ -47,6 +47,16 @@ pub fn of_the_machine(error: &anyhow::Error) -> bool {
     }
 }
 
+/// What was looked at does not hold, for the reason that an error gives; unless the machine kept us from looking, which says
+/// nothing of it and is [`ExitCode::Environment`].
+pub fn does_not_hold(what: &str, error: &anyhow::Error, remedy: impl Into<String>) -> anyhow::Error {
+    let message = format!("{what}: {error:#}");
+    match of_the_machine(error) {
+        true => fail(ExitCode::Environment, message, remedy_of(error).unwrap_or_default()),
+        false => fail(ExitCode::Integrity, message, remedy),
+    }
+}
+
 /// What to type where the machine is the cause: a disk, a right, a limit or a shortage.
 fn machine_remedy(error: &anyhow::Error) -> Option<&'static str> {
     let of_cause = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref::<std::io::Error>() {
@@ -104,6 +114,19 @@ mod tests {
         assert_eq!(code_of(&error), ExitCode::Build);
         assert_eq!(remedy_of(&error), Some("cargo xtask build"));
         assert_eq!(code_of(&anyhow::anyhow!("bare")), ExitCode::Bug);
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_not_said_to_be_broken() {
+        let of = |error: anyhow::Error| does_not_hold("cell 3", &error.context("failed to read"), "--fresh");
+        let changed = of(anyhow::anyhow!("it has changed"));
+        assert_eq!((code_of(&changed), remedy_of(&changed)), (ExitCode::Integrity, Some("--fresh")));
+        for errno in [Errno::MFILE, Errno::IO, Errno::ACCESS, Errno::NOSPC] {
+            let error = of(errno.into());
+            assert_eq!(code_of(&error), ExitCode::Environment);
+            assert!(error.to_string().starts_with("cell 3: failed to read: "), "{error}");
+            assert!(!remedy_of(&error).unwrap().contains("--fresh"));
+        }
     }
 
     #[test]

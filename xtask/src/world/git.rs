@@ -221,6 +221,14 @@ impl Git {
         Ok(Digest::of(listing))
     }
 
+    /// What git prints in `root`, whatever lies there.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub(crate) fn ask(root: &Path, args: &[&str]) -> Result<String> {
+        Self { root: root.to_owned() }.text(args)
+    }
+
     fn text(&self, args: &[&str]) -> Result<String> {
         let ended = self.run(args)?;
         if ended.code == Some(0) { Ok(ended.stdout) } else { Err(self.failed(args[0], &ended.stderr)) }
