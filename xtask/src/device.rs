@@ -4,7 +4,7 @@ use crate::failure::fail;
 use crate::steps::build::default_archs;
 use crate::world::cuda::Cuda;
 use crate::world::driver::{Driver, GpuFacts};
-use crate::world::nvml::{Gpu, GpuChoice, GpuError, Library, NvmlGpu, device_id};
+use crate::world::nvml::{Gpu, GpuChoice, GpuError, Library, NvmlGpu, PATIENCE, device_id, within};
 use anyhow::{Context, Result};
 use schema::ExitCode;
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Device {
 pub fn choose(wanted: &str) -> Result<Device> {
     match wanted {
         "emulated" => Ok(emulated("asked for".to_owned())),
-        "auto" => match absent() {
+        "auto" => match absent()? {
             Some(why) => Ok(emulated(format!("no GPU ({why})"))),
             None => gpu(&GpuChoice::Index(0), "the first GPU that NVML lists".to_owned()),
         },
@@ -64,15 +64,15 @@ pub fn choose(wanted: &str) -> Result<Device> {
 }
 
 /// Why there is no GPU here; `None` also when there is one that does not work.
-fn absent() -> Option<String> {
+fn absent() -> Result<Option<String>> {
     if Path::new(DEVICE_NODE).exists() {
-        return None;
+        return Ok(None);
     }
-    match Library::open(None).and_then(|library| library.uuids()) {
+    Ok(match within(PATIENCE, || Library::open(None)?.uuids())? {
         Err(GpuError::NotFound(why)) => Some(why),
         Ok(uuids) if uuids.is_empty() => Some("NVML lists none".to_owned()),
         _ => None,
-    }
+    })
 }
 
 fn choice(rest: &str) -> Result<GpuChoice> {
@@ -85,9 +85,12 @@ fn choice(rest: &str) -> Result<GpuChoice> {
 }
 
 fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
-    let library = Library::open(None).map_err(|error| none(&error))?;
-    let gpu = library.gpu(choice).map_err(|error| none(&error))?;
-    let driver = Driver::of(&library).map_err(|error| none(&error))?;
+    let wanted = choice.clone();
+    let asked = within(PATIENCE, move || {
+        let library = Library::open(None)?;
+        Ok((library.gpu(&wanted)?, Driver::of(&library)?))
+    })?;
+    let (gpu, driver) = asked.map_err(|error| none(&error))?;
     let uuid = gpu.uuid().to_owned();
     let facts = driver.gpu(&uuid).map_err(|error| none(&error))?;
     not_shared(facts)?;
