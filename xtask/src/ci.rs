@@ -49,7 +49,7 @@ fn deny(paths: &Paths) -> Result<()> {
     if there.is_ok_and(|output| output.status.success()) {
         return cargo(paths, &["deny", "--offline", "--locked", "check", "bans", "licenses", "sources"]);
     }
-    eprintln!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");
+    crate::tell!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");
     Ok(())
 }
 
@@ -65,10 +65,10 @@ fn xtask(paths: &Paths, args: &[&str]) -> Result<()> {
 fn shown(paths: &Paths, program: &str, args: &[&str]) -> Result<()> {
     let name = if program == "cargo" { "cargo".to_owned() } else { "cargo xtask".to_owned() };
     let line = format!("{name} {}", args.join(" "));
-    eprintln!("$ {line}");
+    crate::tell!("$ {line}");
     let began = Instant::now();
     let status = Command::new(program).args(args).current_dir(paths.root()).status();
     let status = status.with_context(|| format!("failed to start {program}"))?;
-    eprintln!("$ {line}: {status}, {:.1} s", began.elapsed().as_secs_f64());
+    crate::tell!("$ {line}: {status}, {:.1} s", began.elapsed().as_secs_f64());
     if status.success() { Ok(()) } else { Err(fail(ExitCode::Bug, format!("failed: {line} ({status})"), line)) }
 }

@@ -4,7 +4,7 @@ use crate::failure::fail;
 use crate::steps::build::default_archs;
 use crate::world::cuda::Cuda;
 use crate::world::driver::{Driver, GpuFacts};
-use crate::world::nvml::{Gpu, GpuChoice, GpuError, Library, NvmlGpu, device_id};
+use crate::world::nvml::{Gpu, GpuChoice, GpuError, Library, NvmlGpu, PATIENCE, device_id, within};
 use anyhow::{Context, Result};
 use schema::ExitCode;
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Device {
 pub fn choose(wanted: &str) -> Result<Device> {
     match wanted {
         "emulated" => Ok(emulated("asked for".to_owned())),
-        "auto" => match absent() {
+        "auto" => match absent()? {
             Some(why) => Ok(emulated(format!("no GPU ({why})"))),
             None => gpu(&GpuChoice::Index(0), "the first GPU that NVML lists".to_owned()),
         },
@@ -64,17 +64,17 @@ pub fn choose(wanted: &str) -> Result<Device> {
 }
 
 /// Why there is no GPU here; `None` also when there is one that does not work.
-fn absent() -> Option<String> {
+fn absent() -> Result<Option<String>> {
     if Path::new(DEVICE_NODE).exists() {
-        return None;
+        return Ok(None);
     }
-    match Library::open(None).and_then(|library| library.uuids()) {
+    Ok(match within(PATIENCE, || Library::open(None)?.uuids())? {
         // The loader's own words say which of many paths it tried last.
         Err(GpuError::NotFound(why)) if why.contains("libnvidia-ml") => Some("no NVIDIA driver here".to_owned()),
         Err(GpuError::NotFound(why)) => Some(why),
         Ok(uuids) if uuids.is_empty() => Some("NVML lists none".to_owned()),
         _ => None,
-    }
+    })
 }
 
 fn choice(rest: &str) -> Result<GpuChoice> {
@@ -87,11 +87,15 @@ fn choice(rest: &str) -> Result<GpuChoice> {
 }
 
 fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
-    let library = Library::open(None).map_err(|error| none(&error))?;
-    let gpu = library.gpu(choice).map_err(|error| none(&error))?;
-    let driver = Driver::of(&library).map_err(|error| none(&error))?;
+    let wanted = choice.clone();
+    let asked = within(PATIENCE, move || {
+        let library = Library::open(None)?;
+        Ok((library.gpu(&wanted)?, Driver::of(&library)?))
+    })?;
+    let (gpu, driver) = asked.map_err(|error| none(&error))?;
     let uuid = gpu.uuid().to_owned();
     let facts = driver.gpu(&uuid).map_err(|error| none(&error))?;
+    not_shared(facts)?;
     let (name, arch) = (&facts.name, arch_of(facts)?);
     same_for_cuda(facts, &Cuda::look()?)?;
     let id = device_id(&uuid);
@@ -117,6 +121,26 @@ fn same_for_cuda(facts: &GpuFacts, cuda: &Cuda) -> Result<()> {
     match cuda.against(&facts.uuid, pci) {
         None => Ok(()),
         Some((found, remedy)) => Err(fail(ExitCode::Environment, found, remedy)),
+    }
+}
+
+/// On a share of a GPU others' work is not seen and takes its part of every number. A slice (MIG) is known as one, and no run
+/// on it passes the gate; where neither can be asked there may be either.
+fn not_shared(facts: &GpuFacts) -> Result<()> {
+    const WHOLE: &str = "rent a whole GPU (bare metal or passed through); cargo xtask doctor";
+    let unknown = |what: &str, error: &GpuError| {
+        let message = format!("whether {} is {what} cannot be asked: {error}", facts.name);
+        Err(fail(ExitCode::Environment, message, WHOLE))
+    };
+    match (&facts.shared, &facts.mig) {
+        (Ok(true), _) => {
+            let message =
+                format!("{} is shared (a vGPU, or a GPU that gives vGPUs): others' work on it is not seen", facts.name);
+            Err(fail(ExitCode::Environment, message, WHOLE))
+        }
+        (Err(error), _) if *error != GpuError::Unsupported => unknown("shared (a vGPU)", error),
+        (_, Err(error)) if *error != GpuError::Unsupported => unknown("a slice (MIG)", error),
+        _ => Ok(()),
     }
 }
 
@@ -174,12 +198,14 @@ mod tests {
             name: name.into(),
             arch: arch.into(),
             mig: Err(GpuError::Unsupported),
+            shared: Err(GpuError::Unsupported),
             persistence: Ok(true),
         };
         let error = arch_of(&gpu("Tesla T4", "sm_75")).unwrap_err();
         assert_eq!(code_of(&error), ExitCode::Measurement);
         assert!(error.to_string().contains("compute capability 7.5"), "{error}");
         assert_eq!(arch_of(&gpu("NVIDIA GB10", "sm_121")).unwrap(), "sm_121");
+        not_shared(&gpu("NVIDIA GB10", "sm_121")).unwrap();
     }
 
     #[test]

@@ -2,6 +2,14 @@
 //!
 //! `reproduce.rs` is that path, top to bottom. This crate never touches the GPU through CUDA.
 
+/// Says a line on stderr. Where nobody can hear it, such as after a hang-up, work goes on all the same.
+#[macro_export]
+macro_rules! tell {
+    ($($what:tt)*) => {
+        $crate::world::ui::tell(::std::format_args!($($what)*))
+    };
+}
+
 pub mod reproduce;
 
 pub mod session;

@@ -3,6 +3,8 @@
 use clap::Parser;
 use schema::ExitCode;
 use serde_json::json;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use xtask::failure::{code_of, remedy_of};
 use xtask::flags::{Cli, Clocks, Command};
@@ -10,7 +12,7 @@ use xtask::paths::Paths;
 use xtask::pure::text::{plain, plain_json, plain_lines};
 use xtask::world::process::watch_interrupts;
 use xtask::world::ui::Ui;
-use xtask::{commands, steps};
+use xtask::{commands, steps, tell};
 
 fn main() {
     let cli = Cli::parse();
@@ -22,8 +24,14 @@ fn main() {
     if let Command::Probe(what) = &cli.command {
         finish(&cli, commands::probe(what));
     }
-    let result = watch_interrupts().and_then(|()| run(&cli));
-    finish(&cli, result);
+    let result = catch_unwind(AssertUnwindSafe(|| watch_interrupts().and_then(|()| run(&cli))));
+    finish(&cli, result.unwrap_or_else(|_| Err(bug())));
+}
+
+/// A panic, which was told where it happened. Unwinding has put back and removed what was ours to put back and remove.
+fn bug() -> anyhow::Error {
+    let message = "a bug in Assay, told above; what was complete is kept";
+    xtask::failure::fail(ExitCode::Bug, message, "report what is told above; the same command again goes on")
 }
 
 fn run(cli: &Cli) -> anyhow::Result<commands::Done> {
@@ -79,24 +87,29 @@ fn indented(text: &str) -> String {
 }
 
 fn finish(cli: &Cli, result: anyhow::Result<commands::Done>) -> ! {
-    let (code, object) = match result {
+    let (mut code, object) = match result {
         Ok(done) => {
             if !cli.json && !cli.quiet && !done.text.is_empty() {
-                eprintln!("{}", plain_lines(&done.text));
+                tell!("{}", plain_lines(&done.text));
             }
             (done.code, done.json)
         }
         Err(error) => {
-            eprintln!("error: {}", indented(&format!("{error:#}")));
+            tell!("error: {}", indented(&format!("{error:#}")));
             if let Some(remedy) = remedy_of(&error) {
-                eprintln!("  try: {}", indented(remedy));
+                tell!("  try: {}", indented(remedy));
             }
             let code = code_of(&error);
             (code, json!({"error": plain(&format!("{error:#}")), "exit": code.status(), "remedy": remedy_of(&error)}))
         }
     };
     if cli.json {
-        println!("{}", plain_json(&object.to_string()));
+        let mut stdout = std::io::stdout().lock();
+        let written = writeln!(stdout, "{}", plain_json(&object.to_string())).and_then(|()| stdout.flush());
+        if let Err(error) = written {
+            tell!("error: the answer cannot be written to stdout: {error}");
+            code = if code == ExitCode::Done { ExitCode::Environment } else { code };
+        }
     }
     std::process::exit(code.status());
 }

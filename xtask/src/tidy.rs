@@ -3,10 +3,10 @@
 
 use crate::paths::Paths;
 use crate::pure::prose::{self, Wrong};
+use crate::world::git::Git;
 use crate::world::published;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.
 const TREE_LIMIT_BYTES: u64 = 16 << 20;
@@ -49,19 +49,8 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
 }
 
 fn tracked_files(root: &Path) -> Result<Vec<String>> {
-    let listed = git(root, &["ls-files", "-z"])?;
+    let listed = Git::ask(root, &["ls-files", "-z"])?;
     Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
-}
-
-fn git(root: &Path, args: &[&str]) -> Result<String> {
-    let output = Command::new("git").arg("-C").arg(root).args(args).output().context("failed to run git")?;
-    anyhow::ensure!(
-        output.status.success(),
-        "git {} failed: {}",
-        args.join(" "),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
@@ -88,17 +77,17 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
     let Ok(now) = fs_err::read(paths.notebook()) else {
         return Ok(vec![Finding { path: "NOTEBOOK.md".into(), what: "it is gone, and it is append-only".into() }]);
     };
-    if git(paths.root(), &["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
-        eprintln!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
+    if Git::ask(paths.root(), &["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+        crate::tell!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
     }
-    let commits = git(paths.root(), &["log", "--format=%H", "--full-history", "--", "NOTEBOOK.md"])?;
+    let commits = Git::ask(paths.root(), &["log", "--format=%H", "--full-history", "--", "NOTEBOOK.md"])?;
     let mut findings = Vec::new();
     for commit in commits.lines() {
         // A commit that removed it lists none.
-        if git(paths.root(), &["ls-tree", "--name-only", commit, "NOTEBOOK.md"])?.is_empty() {
+        if Git::ask(paths.root(), &["ls-tree", "--name-only", commit, "NOTEBOOK.md"])?.is_empty() {
             continue;
         }
-        let old = git(paths.root(), &["show", &format!("{commit}:NOTEBOOK.md")])?;
+        let old = Git::ask(paths.root(), &["show", &format!("{commit}:NOTEBOOK.md")])?;
         if !now.starts_with(old.as_bytes()) {
             let what = format!("it is append-only, and what commit {} held has changed", &commit[..12]);
             findings.push(Finding { path: "NOTEBOOK.md".into(), what });
@@ -208,15 +197,15 @@ mod tests {
     }
 
     fn commit(dir: &Path) {
-        git(dir, &["add", "--all"]).unwrap();
-        git(dir, &["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"]).unwrap();
+        Git::ask(dir, &["add", "--all"]).unwrap();
+        Git::ask(dir, &["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"]).unwrap();
     }
 
     /// A repository whose notebook got three entries, one a commit.
     fn repository() -> (tempfile::TempDir, Paths) {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
-        git(dir.path(), &["init", "-q", "-b", "main"]).unwrap();
+        Git::ask(dir.path(), &["init", "-q", "-b", "main"]).unwrap();
         for text in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
             fs_err::write(paths.notebook(), text).unwrap();
             commit(dir.path());
@@ -253,7 +242,7 @@ mod tests {
     #[test]
     fn a_merge_that_takes_the_shorter_notebook_is_found() {
         let (dir, paths) = repository();
-        let at = |args: &[&str]| git(dir.path(), args).unwrap();
+        let at = |args: &[&str]| Git::ask(dir.path(), args).unwrap();
         at(&["checkout", "-q", "-b", "side", "main~1"]);
         fs_err::write(dir.path().join("other"), "x").unwrap();
         commit(dir.path());

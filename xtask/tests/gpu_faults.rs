@@ -403,6 +403,10 @@ fn a_gpu_on_which_cuda_does_not_work_or_is_another_is_refused_before_anything_ru
         ("init 18", "", "version mismatch"),
         ("init 999", "", "does not work"),
         ("fail_uuid 15", "", "lost"),
+        ("virtualization 2", "", "is shared (a vGPU"),
+        ("virtualization 3", "", "is shared (a vGPU"),
+        ("fail_virtualization 999", "", "cannot be asked"),
+        ("fail_mig 999", "", "a slice (MIG) cannot be asked"),
     ] {
         let fake = Fake::new(nvml);
         fake_cuda(fake.dir.path(), "libcuda.so.1", cuda, &[]);

@@ -248,6 +248,34 @@ fn where_a_container_cannot_write_no_work_begins() {
     bench.refuses("nothing arrived", "DOCKER_HOST");
 }
 
+/// A first container that ends badly for another reason is not said to be unable to write.
+#[test]
+fn a_first_container_that_ends_badly_says_why() {
+    for (said, code, means, remedy) in [
+        ("", 93, "does not see what lies there", "docker context ls"),
+        ("sh: 2: cannot create mark: Permission denied", 91, "cannot write into", "ls -ld"),
+        ("exec /usr/bin/sh: exec format error", 1, "another kind of machine", "uname -m"),
+        ("exec /usr/bin/sh: exec format error", 255, "another kind of machine", "uname -m"),
+        ("sh: 1: Cannot fork: Resource temporarily unavailable", 2, "no more memory, processes", "free -m"),
+        ("sh: 2: cannot create mark: Disk quota exceeded", 91, "a quota", "df -i"),
+        ("", 159, "did not end well (exit code 159)", "doctor"),
+    ] {
+        let record = format!("\n\"inspect \"*) echo '{code} false \"\" 2026-01-01T00:00:00Z x';;");
+        let bench = Bench::new(&(run_says(said, code) + &record));
+        bench.refuses(means, remedy);
+        bench.check_removed();
+    }
+}
+
+#[test]
+fn an_engine_that_is_none_of_ours_is_named() {
+    let podman = r#"{"host":{"buildahVersion":"1.28.2"},"store":{},"version":{"Version":"4.3.1"}}"#;
+    Bench::new(&format!("\"info \"*) echo '{podman}';;")).refuses("podman stands behind", "install docker itself");
+    let elsewhere = "Cannot connect to the Docker daemon at tcp://192.0.2.9:2375. Is the docker daemon running?";
+    let bench = Bench::new(&format!("\"info \"*) echo; echo '{elsewhere}' >&2; exit 1;;"));
+    bench.refuses("a daemon on another machine", "unset DOCKER_HOST");
+}
+
 #[test]
 fn too_little_disk_at_dockers_root_is_refused_before_any_work() {
     let bench = Bench::new("");

@@ -9,6 +9,7 @@ use crate::paths::Paths;
 use crate::steps::provision::{Machine, RuntimeChoice};
 use crate::world::cuda::Cuda;
 use crate::world::driver::Driver;
+use crate::world::nvml::{GpuError, PATIENCE, within};
 use serde::Serialize;
 
 /// What doctor is asked about.
@@ -50,7 +51,7 @@ pub enum State {
 /// Looks at everything.
 pub fn doctor(paths: &Paths, options: &DoctorOptions) -> Vec<Check> {
     let machine = Machine::look();
-    let driver = Driver::look();
+    let driver = within(PATIENCE, Driver::look).unwrap_or_else(|error| Err(GpuError::Other(format!("{error:#}"))));
     let cuda = Cuda::look();
     let mut checks = docker::checks(paths, options, &machine);
     checks.extend(machine::checks(paths, options, &machine));

@@ -2,7 +2,7 @@
 //!
 //! The folder is not trusted: no symlink is followed, no name leads out of it, and what is not a plain file is named.
 
-use crate::failure::fail;
+use crate::failure::{does_not_hold, fail, of_the_machine};
 use crate::pure::inventory::{Inventory, Listed, parse};
 use crate::pure::text::plain;
 use crate::world::files::{self, Odd};
@@ -74,7 +74,8 @@ impl fmt::Display for Report {
 /// Compares what lies below `root`, or below the inventory's own folder, with the inventory.
 ///
 /// # Errors
-/// Exit 2 when there is no such inventory or folder, 16 when the inventory is malformed or lists a name that is no plain path.
+/// Exit 2 when there is no such inventory or folder, 16 when the inventory is malformed or lists a name that is no plain path, 11
+/// when a file that is there cannot be read here.
 pub fn verify(inventory: &Path, root: Option<&Path>) -> Result<Report> {
     let usage = |error: anyhow::Error| {
         fail(ExitCode::Usage, format!("{error:#}"), "cargo xtask verify --inventory FILE --root DIR")
@@ -83,13 +84,13 @@ pub fn verify(inventory: &Path, root: Option<&Path>) -> Result<Report> {
     let root = root.map_or_else(|| file.parent().unwrap_or(Path::new("/")).to_owned(), Path::to_owned);
     let root = fs_err::canonicalize(root).context("no folder of artifacts is there").map_err(usage)?;
     let listed = read(&file).map_err(|error| {
-        let message = format!("inventory {} is malformed: {error:#}", file.display());
-        fail(ExitCode::Integrity, message, "sha256sum FILE... writes one")
+        let what = format!("inventory {} is malformed", file.display());
+        does_not_hold(&what, &error, "sha256sum FILE... writes one")
     })?;
     let scan = files::scan(&root).map_err(usage)?;
     let own = file.strip_prefix(&root).ok().map(|name| name.to_string_lossy().into_owned());
     let odd: BTreeMap<String, Odd> = scan.odd.into_iter().map(|odd| (odd.name.clone(), odd)).collect();
-    Ok(compare(&root, &listed, &scan.files, odd, own.as_deref()))
+    compare(&root, &listed, &scan.files, odd, own.as_deref())
 }
 
 fn read(file: &Path) -> Result<Inventory> {
@@ -104,7 +105,7 @@ fn compare(
     found: &BTreeMap<String, u64>,
     odd: BTreeMap<String, Odd>,
     own: Option<&str>,
-) -> Report {
+) -> Result<Report> {
     let mut report = Report::default();
     let mut at_hand: Vec<(&String, &Listed)> = Vec::new();
     for (name, artifact) in listed {
@@ -129,6 +130,8 @@ fn compare(
                 (digest != artifact.digest)
                     .then(|| format!("it has digest {digest}, and {} is listed", artifact.digest))
             }
+            // Of a file that this machine cannot read nothing is known.
+            Err(error) if of_the_machine(&error) => return Err(error),
             Err(error) => Some(format!("{error:#}")),
         };
         match why {
@@ -142,7 +145,7 @@ fn compare(
     report.unlisted.dedup();
     report.differing.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     report.ok = report.differing.is_empty() && report.missing.is_empty();
-    report
+    Ok(report)
 }
 
 /// What stands in the place of an artifact, or of a folder on the way to it.

@@ -13,7 +13,7 @@ mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::failure::fail;
+use crate::failure::{fail, of_the_machine};
 use crate::paths::Paths;
 use crate::pure::names::check_name;
 use crate::pure::notebook::Notebook;
@@ -62,6 +62,9 @@ pub struct Problem {
     pub detail: String,
 }
 
+/// The kind of a problem of this machine's, which says nothing of what should have been looked at.
+const UNREADABLE: &str = "unreadable";
+
 /// One run that was looked at.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
@@ -82,10 +85,19 @@ impl Report {
         self.problems.push(Problem { path: path.into(), kind: kind.to_owned(), detail: detail.into() });
     }
 
-    /// The exit code this report ends with.
+    /// A problem with the reason that an error gives: of this kind, unless the machine kept us from looking.
+    fn fault(&mut self, path: impl Into<String>, kind: &str, error: &anyhow::Error) {
+        self.problem(path, if of_the_machine(error) { UNREADABLE } else { kind }, format!("{error:#}"));
+    }
+
+    /// The exit code this report ends with: what could not be looked at does not hold, and is no finding either.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
-        if self.ok { ExitCode::Done } else { ExitCode::Integrity }
+        match self.problems.iter().all(|problem| problem.kind == UNREADABLE) {
+            _ if self.ok => ExitCode::Done,
+            true => ExitCode::Environment,
+            false => ExitCode::Integrity,
+        }
     }
 }
 
@@ -218,7 +230,7 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     let rendered = match published::rendered(paths, &runs) {
         Ok(rendered) => rendered,
         Err(error) => {
-            report.problem("RESULTS.md", "malformed", format!("{error:#}"));
+            report.fault("RESULTS.md", "malformed", &error);
             return Ok(());
         }
     };

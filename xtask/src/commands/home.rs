@@ -1,12 +1,14 @@
 //! `bundle`, `pack` and `unpack`: to a box and home again.
 
 use super::{Context, Done, built};
+use crate::failure::fail;
 use crate::flags;
 use crate::pure::notebook::parse;
 use crate::session::{Session, build_context};
 use crate::steps;
 use crate::world::git::Git;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use schema::ExitCode;
 use serde_json::json;
 
 /// `bundle`.
@@ -16,7 +18,14 @@ use serde_json::json;
 pub fn bundle(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
     let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
     let (provisioned, built) = built(&mut session, ask)?;
-    let source = Git::at(ctx.paths.root())?.context("a bundle is made in a git checkout")?.source_state()?;
+    let git = Git::at(ctx.paths.root())?.ok_or_else(|| {
+        fail(
+            ExitCode::Usage,
+            "a bundle is made of a commit, and here is no git checkout",
+            "cd into a clone; git --version",
+        )
+    })?;
+    let source = git.source_state()?;
     let head = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?.head;
     let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("bundle {done} of {of}: {what}"));
     let build = build_context(ctx.paths, &provisioned, Vec::new(), ask.place.offline, &say);

@@ -2,7 +2,7 @@
 //!
 //! A client's 125 to 127 may be docker's or the program's own, and 137 has several causes; only the engine's record tells.
 
-use super::docker_says::{Refusal, refusal};
+use super::docker_says::{Kind, Refusal, refusal};
 
 /// What an engine records of a container that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,11 @@ pub fn read_state(text: &str) -> Option<State> {
 
 /// Judges an end by the client's exit code, its stderr, and the engine's record where there is one.
 pub fn judge(code: i32, stderr: &str, state: Option<&State>) -> End {
-    let refused = |error: &str| End::Refused(refusal(Some(code), &format!("{error}\n{stderr}"), ""));
+    let refused = |error: &str| {
+        let Refusal { kind, said } = refusal(Some(code), &format!("{error}\n{stderr}"), "");
+        // To start a container nothing is asked over a network: it is the engine that gives no answer.
+        End::Refused(Refusal { kind: if kind == Kind::Network { Kind::Down } else { kind }, said })
+    };
     match (code, state) {
         (0, _) => End::Own,
         (_, Some(state)) if state.began == Some(false) => refused(&state.error),
@@ -85,7 +89,6 @@ fn speaks_for_docker(stderr: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::docker_says::Kind;
 
     // Captured from client 28.2.2 and engine 20.10.24 with STATE_FORMAT.
     const STARVED: &str = "137 true \"\" 2026-01-01T16:04:19.13293396Z 2026-01-01T16:04:19.213180072Z\n";
@@ -150,5 +153,7 @@ mod tests {
         // The daemon went away while the program ran on.
         let lost = "docker: error waiting for container: unexpected EOF\n";
         assert_eq!(kind(125, lost, "0 false \"\" 2026-01-01T00:00:00Z x"), Some(Kind::Down));
+        let hangs = "docker: Error response from daemon: context deadline exceeded\n";
+        assert_eq!(kind(125, hangs, ""), Some(Kind::Down));
     }
 }

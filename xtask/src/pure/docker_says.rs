@@ -10,6 +10,8 @@ use super::text::plain;
 pub enum Kind {
     /// A disk, a quota or the inodes ran out.
     DiskFull,
+    /// The client asks a daemon on another machine, or is told to.
+    Elsewhere,
     /// The daemon's socket may not be opened.
     Forbidden,
     /// No daemon answers, or it went away.
@@ -46,13 +48,17 @@ pub enum Kind {
     RepositoryKey,
     /// A package repository is between two states.
     RepositorySync,
+    /// What arrived is not what its digest says.
+    Corrupt,
+    /// A certificate is not believed here.
+    Certificate,
     /// A registry or repository cannot be reached.
     Network,
     /// A limit that the engine may not set.
     Limit,
     /// A folder that cannot be mounted.
     Mount,
-    /// Memory ran out before the program began.
+    /// Memory, processes, open files or the kernel's own tables ran out.
     Memory,
     /// Client and daemon do not know the same flags.
     Version,
@@ -60,6 +66,8 @@ pub enum Kind {
     NoProgram,
     /// The program is there and cannot be started.
     NotInvokable,
+    /// Podman stands behind docker's name.
+    Podman,
     /// None of these.
     Unknown,
 }
@@ -78,7 +86,33 @@ type Rule = (Kind, &'static [&'static [&'static str]]);
 
 /// The first rule that any line satisfies wins: causes stand before the wrappers that quote them.
 const RULES: &[Rule] = &[
+    // The kernel says that a disk is full of its control groups and watches too, which live on none.
+    (
+        Kind::Memory,
+        &[
+            &["/sys/fs/cgroup", "no space left on device"],
+            &["inotify", "no space left on device"],
+            &["fsnotify", "no space left on device"],
+        ],
+    ),
     (Kind::DiskFull, &[&["no space left on device"], &["quota exceeded"], &["not enough free space"], &["enospc"]]),
+    // An address of this machine's.
+    (Kind::Down, &[&["daemon at tcp://127."], &["daemon at tcp://localhost"], &["daemon at tcp://[::1]"]]),
+    (
+        Kind::Elsewhere,
+        &[
+            &["daemon at tcp://"],
+            &["daemon at ssh://"],
+            &["daemon at http"],
+            &["docker api at tcp://"],
+            &["docker api at ssh://"],
+            &["error during connect", "https://"],
+            &["error during connect", "dial tcp"],
+            &["error during connect", "command [ssh"],
+            &["http request to an https server"],
+            &["current context", "not found"],
+        ],
+    ),
     (
         Kind::Forbidden,
         &[
@@ -182,9 +216,11 @@ const RULES: &[Rule] = &[
             &["no matching manifest"],
             &["exec format error"],
             &["does not match the specified platform"],
+            &["does not match the detected host platform"],
             &["no match for platform"],
         ],
     ),
+    (Kind::Network, &[&["proxy authentication required"], &["error parsing http"]]),
     (
         Kind::Unauthorised,
         &[
@@ -193,6 +229,9 @@ const RULES: &[Rule] = &[
             &["unauthorized"],
             &["authentication required"],
             &["no basic auth credentials"],
+            &["error getting credentials"],
+            &["credentials not correct"],
+            &[": forbidden"],
         ],
     ),
     (
@@ -200,6 +239,19 @@ const RULES: &[Rule] = &[
         &[&["no_pubkey"], &["expkeysig"], &["revkeysig"], &["signatures couldn't be verified"], &["is not signed"]],
     ),
     (Kind::RepositorySync, &[&["hash sum mismatch"], &["mirror sync in progress"], &["file has unexpected size"]]),
+    (
+        Kind::Corrupt,
+        &[
+            &["verification failed for digest"],
+            &["unexpected commit digest"],
+            &["failed size validation"],
+            &["digest mismatch"],
+        ],
+    ),
+    (
+        Kind::Certificate,
+        &[&["x509:"], &["certificate_verify_failed"], &["certificate is not yet valid"], &["certificate has expired"]],
+    ),
     (
         Kind::Network,
         &[
@@ -210,7 +262,8 @@ const RULES: &[Rule] = &[
             &["no route to host"],
             &["i/o timeout"],
             &["tls handshake"],
-            &["x509:"],
+            &["cannot connect to proxy"],
+            &["read timed out"],
             &["connection refused"],
             &["connection reset"],
             &["connection timed out"],
@@ -237,7 +290,19 @@ const RULES: &[Rule] = &[
             &["error mounting"],
         ],
     ),
-    (Kind::Memory, &[&["cannot allocate memory"], &["resource temporarily unavailable"]]),
+    (
+        Kind::Memory,
+        &[
+            &["cannot allocate memory"],
+            &["resource temporarily unavailable"],
+            &["too many open files"],
+            &["virtual memory exhausted"],
+            &["std::bad_alloc"],
+            // Of a compiler's parts, which nothing else kills so.
+            &["died due to signal 9"],
+            &["killed signal terminated program"],
+        ],
+    ),
     (
         Kind::Version,
         &[
@@ -252,9 +317,25 @@ const RULES: &[Rule] = &[
     ),
     (
         Kind::NoProgram,
-        &[&["executable file not found"], &["executable file", "not found"], &["exec", "no such file or directory"]],
+        &[
+            &["executable file not found"],
+            &["executable file", "not found"],
+            &["exec:", "no such file or directory"],
+            &["exec /", "no such file or directory"],
+            &["exec user process", "no such file or directory"],
+        ],
     ),
-    (Kind::NotInvokable, &[&["exec", "permission denied"], &["exec", "is a directory"]]),
+    (
+        Kind::NotInvokable,
+        &[
+            &["exec:", "permission denied"],
+            &["exec /", "permission denied"],
+            &["exec user process", "permission denied"],
+            &["exec:", "is a directory"],
+        ],
+    ),
+    // It says so beside whatever else it says.
+    (Kind::Podman, &[&["emulate docker cli using podman"], &["unable to connect to podman"]]),
 ];
 
 /// What a client that failed said. Its stderr is believed first; a build tells much on stdout.
@@ -274,9 +355,9 @@ pub fn refusal(code: Option<i32>, stderr: &str, stdout: &str) -> Refusal {
     Refusal { kind, said: tail(&said) }
 }
 
-/// Whether a program that failed says that its disk is full, and the line that says so.
-pub fn disk_full(text: &str) -> Option<String> {
-    find(text).filter(|found| found.kind == Kind::DiskFull).map(|found| found.said)
+/// What of the machine ran out, where a program that failed says so: its disk, its memory, or what the kernel counts.
+pub fn exhausted(text: &str) -> Option<Refusal> {
+    find(text).filter(|found| matches!(found.kind, Kind::DiskFull | Kind::Memory))
 }
 
 fn find(text: &str) -> Option<Refusal> {
@@ -316,6 +397,7 @@ impl Kind {
     pub fn means(self) -> &'static str {
         match self {
             Self::DiskFull => "a disk is full, or its inodes or a quota are used up",
+            Self::Elsewhere => "docker's client is told to ask a daemon on another machine",
             Self::Forbidden => "the docker socket is not ours to open",
             Self::Down => "the docker daemon is down",
             Self::RateLimited => "the registry limits pulls from this address",
@@ -336,13 +418,16 @@ impl Kind {
             Self::Unauthorised => "the registry does not give it to who we are",
             Self::RepositoryKey => "a package repository's signature cannot be checked",
             Self::RepositorySync => "a package repository is between two states",
+            Self::Corrupt => "what arrived is not what its digest says",
+            Self::Certificate => "its certificate is not believed here",
             Self::Network => "the network does not reach it",
             Self::Limit => "the engine may not set a limit",
             Self::Mount => "a folder cannot be mounted",
-            Self::Memory => "there is no memory to start it",
+            Self::Memory => "the machine has no more memory, processes or open files for it",
             Self::Version => "docker's client or daemon is too old for what is asked",
             Self::NoProgram => "the image has no such program",
             Self::NotInvokable => "the image's program cannot be started",
+            Self::Podman => "podman stands behind docker's name, and only docker is driven",
             Self::Unknown => "",
         }
     }
@@ -352,6 +437,10 @@ impl Kind {
         match self {
             Self::DiskFull => {
                 "df -h and df -i of what `docker info` names as Docker Root Dir and of $TMPDIR; then docker system prune"
+            }
+            Self::Elsewhere => {
+                "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default; the daemon must run on this machine and \
+                 see its folders; or --runtime host"
             }
             Self::Forbidden => {
                 "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell), or --runtime host"
@@ -393,13 +482,21 @@ impl Kind {
             Self::Unauthorised => "docker login, or cargo xtask provision --make-base",
             Self::RepositoryKey => "renew the repository's key from its owner; never install unsigned packages",
             Self::RepositorySync => "run the same command again in an hour",
+            Self::Corrupt => {
+                "run the same command again; if it differs again, the registry, the network or the disk is not to be trusted"
+            }
+            Self::Certificate => {
+                "date (where the clock is wrong no certificate is valid); a proxy that puts its own in its place must be \
+                 known to the system's and the daemon's store"
+            }
             Self::Network => "check the network and its proxy; without one, cargo xtask provision --make-base",
             Self::Limit => "raise LimitMEMLOCK of the docker service, or --runtime host",
             Self::Mount => "ls -ld the folder; docker must see the same file system as we do",
-            Self::Memory => "free -m; end other programs",
+            Self::Memory => "free -m; ulimit -a; end other programs; docker ps --all, and docker rm what ended",
             Self::Version => "docker version; 20.10 is the oldest that is used",
             Self::NoProgram => "take another --base, or cargo xtask provision",
             Self::NotInvokable => "take another --base; ls -l the program",
+            Self::Podman => "install docker itself (type -a docker says which one answers), or --runtime host",
             Self::Unknown => "cargo xtask doctor",
         }
     }
@@ -555,6 +652,16 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_on_another_machine_is_neither_down_nor_forbidden() {
+        check("elsewhere");
+    }
+
+    #[test]
+    fn what_the_kernel_has_no_more_of_is_no_full_disk() {
+        check("memory");
+    }
+
+    #[test]
     fn others() {
         check("other");
     }
@@ -588,9 +695,21 @@ mod tests {
     }
 
     #[test]
-    fn a_program_may_say_that_its_disk_is_full() {
-        let line = "fatal error: a.o: No space left on device";
-        assert_eq!(disk_full(&format!("first\n{line}\n")).as_deref(), Some(line));
-        assert_eq!(disk_full("manifest unknown"), None);
+    fn a_program_may_say_what_ran_out() {
+        for (line, kind) in [
+            ("fatal error: a.o: No space left on device", Kind::DiskFull),
+            ("cp: error writing 'a': Disk quota exceeded", Kind::DiskFull),
+            ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", Kind::Memory),
+            ("g++: fatal error: Killed signal terminated program cc1plus", Kind::Memory),
+            ("terminate called after throwing an instance of 'std::bad_alloc'", Kind::Memory),
+            ("sh: 1: Cannot fork: Resource temporarily unavailable", Kind::Memory),
+            ("open kernels/a.cu: Too many open files", Kind::Memory),
+        ] {
+            let found = exhausted(&format!("first\n{line}\n")).unwrap();
+            assert_eq!((found.kind, found.said.as_str()), (kind, line));
+        }
+        for other in ["manifest unknown", "nvcc error   : 'ptxas' died due to signal 11", "out of memory"] {
+            assert_eq!(exhausted(other), None, "{other}");
+        }
     }
 }

@@ -11,7 +11,7 @@ pub struct Cause {
 }
 
 /// Words of nvcc 12 and 13, of ptxas and of the host compiler, with what each means; the first that fits counts.
-const CAUSES: [(&str, Cause); 8] = [
+const CAUSES: [(&str, Cause); 9] = [
     (
         "unsupported GNU version",
         Cause {
@@ -51,6 +51,13 @@ const CAUSES: [(&str, Cause); 8] = [
     (
         "cicc: not found",
         Cause { what: "the toolkit lacks its compiler", remedy: "cargo xtask clean, then cargo xtask provision" },
+    ),
+    (
+        "died due to signal",
+        Cause {
+            what: "a part of the compiler crashed",
+            remedy: "dmesg | tail; cargo xtask build again, and where it crashes again cargo xtask clean first",
+        },
     ),
     ("No space left on device", Cause { what: "the disk is full", remedy: "free some disk, then cargo xtask build" }),
 ];

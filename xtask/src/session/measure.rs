@@ -26,7 +26,7 @@ use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::attempts;
 use crate::world::files::remove_partials;
 use crate::world::kernel_log;
-use crate::world::nvml::{Gpu, Look, blind};
+use crate::world::nvml::{Gpu, Look, PATIENCE, blind, within};
 use crate::world::timekeeping::{Timekeeper, system};
 use anyhow::Result;
 use schema::ExitCode;
@@ -186,7 +186,16 @@ impl Session<'_> {
         let ((measured, telemetry, time, after), mut clocks) = with_clocks(&clock_context, mode, body)?;
         clocks.notes.extend(telemetry.notes);
         if let Some(facts) = &mut nvml {
-            facts::after(facts, &**gpu, &[], telemetry.processes_seen.is_some_and(|n| n > 0));
+            let (mut anew, gpu) = (facts.clone(), Arc::clone(gpu));
+            let saw_ours = telemetry.processes_seen.is_some_and(|n| n > 0);
+            // A driver that hangs by now was seen to by the look; what was read before stays.
+            let asked = within(PATIENCE, move || {
+                facts::after(&mut anew, &*gpu, &[], saw_ours);
+                Ok(anew)
+            })?;
+            if let Ok(anew) = asked {
+                *facts = anew;
+            }
             facts.watch = Some(Watch {
                 before: before.clone(),
                 after,

@@ -5,7 +5,7 @@
 
 mod extract;
 
-use crate::failure::fail;
+use crate::failure::{does_not_hold, fail, of_the_machine};
 use crate::paths::Paths;
 use crate::pure::names::collisions;
 use crate::world::beneath::Beneath;
@@ -78,7 +78,14 @@ pub fn pack_in_parts_of(paths: &Paths, run: &str, dir: &Path, part_bytes: usize)
     let parts = write_parts(stream, run, dir, part_bytes);
     let status = tar.wait().context("failed to wait for tar")?;
     let parts = parts?;
-    ensure!(status.success(), "tar could not pack {}: {status}", from.display());
+    if !status.success() {
+        let message = format!("tar could not pack {}: {status}", from.display());
+        return Err(fail(
+            ExitCode::Environment,
+            message,
+            "read what tar says above; nothing may write into the run meanwhile",
+        ));
+    }
     let packed = Packed {
         index: dir.join(format!("{run}{INDEX_ENDING}")),
         n_parts: parts.len(),
@@ -203,7 +210,7 @@ fn write_parts(mut stream: impl Read, run: &str, dir: &Path, part_bytes: usize) 
 fn read_index(dir: &Path, run: &str) -> Result<PackIndex> {
     let name = format!("{run}{INDEX_ENDING}");
     let read = files::read_plain(&dir.join(&name)).and_then(|bytes| parse_index(run, &bytes));
-    read.map_err(|error| fail(ExitCode::Integrity, format!("{name}: {error:#}"), HOLD))
+    read.map_err(|error| does_not_hold(&name, &error, HOLD))
 }
 
 /// Reads the index of a packed run, which nobody vouches for.
@@ -231,8 +238,10 @@ pub fn parse_index(run: &str, bytes: &[u8]) -> Result<PackIndex> {
 }
 
 fn check_parts(dir: &Path, index: &PackIndex) -> Result<()> {
-    let mut problems: Vec<String> =
-        index.parts.iter().filter_map(|(name, facts)| Some(format!("{name} {}", problem(dir, name, facts)?))).collect();
+    let mut problems = Vec::new();
+    for (name, facts) in &index.parts {
+        problems.extend(problem(dir, name, facts)?.map(|problem| format!("{name} {problem}")));
+    }
     let known = |name: &String| index.parts.contains_key(name) || *name == format!("{}{INDEX_ENDING}", index.run);
     let extra = names_of_run(&index.run, dir)?.into_iter().filter(|name| !known(name));
     problems.extend(extra.map(|name| format!("{name} does not belong to it")));
@@ -243,17 +252,19 @@ fn check_parts(dir: &Path, index: &PackIndex) -> Result<()> {
     Err(fail(ExitCode::Integrity, message, HOLD))
 }
 
-fn problem(dir: &Path, name: &str, facts: &FileFacts) -> Option<String> {
+/// What is wrong with a part, if something is. That this machine cannot read it says nothing of it.
+fn problem(dir: &Path, name: &str, facts: &FileFacts) -> Result<Option<String>> {
     let path = dir.join(name);
     if !files::exists(&path) {
-        return Some("is missing".to_owned());
+        return Ok(Some("is missing".to_owned()));
     }
-    match files::digest_plain(&path) {
+    Ok(match files::digest_plain(&path) {
         Ok((sha256, bytes)) if (FileFacts { bytes, sha256 }) == *facts => None,
         Ok((_, bytes)) if bytes != facts.bytes => Some(format!("has {bytes} bytes of {}", facts.bytes)),
         Ok(_) => Some("was changed".to_owned()),
+        Err(error) if of_the_machine(&error) => return Err(error),
         Err(error) => Some(format!("cannot be read: {error:#}")),
-    }
+    })
 }
 
 fn check_files(dir: &Path, index: &PackIndex) -> Result<()> {

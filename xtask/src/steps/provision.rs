@@ -21,7 +21,7 @@ use crate::paths::Paths;
 use crate::world::container::Runtime;
 use crate::world::disk::{Disks, Place};
 use crate::world::toolkit::Toolkit;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use schema::Digest;
 use schema::environment::Container;
 use std::path::Path;
@@ -103,8 +103,8 @@ fn provision_on(paths: &Paths, options: &ProvisionOptions, machine: &Machine) ->
         RuntimeChoice::Auto => automatic(paths, options, machine),
     }?;
     if !options.quiet {
-        eprintln!("runtime {}: {}", done.runtime.name(), done.runtime_why);
-        eprintln!("toolkit {}: {}", done.toolkit.origin, done.toolkit_why);
+        crate::tell!("runtime {}: {}", done.runtime.name(), done.runtime_why);
+        crate::tell!("toolkit {}: {}", done.toolkit.origin, done.toolkit_why);
     }
     Ok(done)
 }
@@ -116,10 +116,11 @@ fn automatic(paths: &Paths, options: &ProvisionOptions, machine: &Machine) -> Re
         Err(Denied::Refused(error)) => return Err(error),
         Err(Denied::Cannot(error)) => format!("{error:#}"),
     };
-    match &machine.inside {
+    let here = match &machine.inside {
         Some(inside) => toolkit::provision_here(paths, options, machine, "inside", &format!("{inside}; {why_not}")),
         None => toolkit::provision_here(paths, options, machine, "host", &format!("no docker: {why_not}")),
-    }
+    };
+    here.with_context(|| format!("no docker ({why_not}), and not without it either"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Lines are only ever appended, under a lock, and are on disk before the caller goes on.
 
-use crate::failure::fail;
+use crate::failure::{does_not_hold, fail};
 use crate::paths::Paths;
 use crate::pure::attempts::{ABANDONED, Chain, Intent};
 use anyhow::{Context, Result};
@@ -98,9 +98,9 @@ impl Record {
 }
 
 fn broken(path: &std::path::Path, error: &anyhow::Error) -> anyhow::Error {
-    fail(
-        ExitCode::Integrity,
-        format!("the record of attempts {} does not hold: {error:#}", path.display()),
+    does_not_hold(
+        &format!("the record of attempts {} does not hold", path.display()),
+        error,
         "restore it from a copy; where there is none, move it away and file a fault: cargo xtask notebook fault",
     )
 }

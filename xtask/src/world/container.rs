@@ -18,7 +18,7 @@ pub use owner::{Leftover, leftovers, sweep};
 
 use super::process::Ended;
 use crate::failure::fail;
-use crate::pure::docker_says::{self, Kind};
+use crate::pure::docker_says;
 use anyhow::Result;
 use schema::ExitCode;
 use std::path::PathBuf;
@@ -69,13 +69,13 @@ pub trait Runtime: Sync {
     }
 }
 
-/// A program that failed for want of disk is no verdict on what it was given.
-fn full_disk(label: &str, ended: Ended) -> Result<Ended> {
-    match docker_says::disk_full(&ended.stderr) {
+/// A program that failed for want of disk or memory is no verdict on what it was given.
+fn unless_exhausted(label: &str, ended: Ended) -> Result<Ended> {
+    match docker_says::exhausted(&ended.stderr) {
         Some(said) if ended.code != Some(0) => Err(fail(
             ExitCode::Environment,
-            format!("{label}: {} ({said}); what it wrote is not used", Kind::DiskFull.means()),
-            Kind::DiskFull.remedy(),
+            format!("{}; what it wrote is not used", said.message(label)),
+            said.kind.remedy(),
         )),
         _ => Ok(ended),
     }

@@ -4,7 +4,7 @@
 //! launched: measuring is the harness's.
 #![expect(unsafe_code, reason = "calls five functions of the driver's library")]
 
-use super::process::Child;
+use super::process::{Child, own_environment};
 use crate::pure::pci;
 use anyhow::Result;
 use libloading::{Library, Symbol};
@@ -109,7 +109,7 @@ impl Cuda {
 fn environment() -> Vec<(String, String)> {
     const PASSED_ON: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"];
     let mut env: Vec<(String, String)> =
-        std::env::vars().filter(|(key, _)| PASSED_ON.contains(&key.as_str())).collect();
+        own_environment().into_iter().filter(|(key, _)| PASSED_ON.contains(&key.as_str())).collect();
     env.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
     env
 }

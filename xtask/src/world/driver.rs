@@ -28,6 +28,8 @@ pub struct GpuFacts {
     pub arch: String,
     /// Whether MIG is on.
     pub mig: Answer<bool>,
+    /// Whether it is a share of a GPU (a vGPU), or shares of it are given to others.
+    pub shared: Answer<bool>,
     /// Whether the driver keeps its state when its last client goes.
     pub persistence: Answer<bool>,
 }
@@ -69,6 +71,7 @@ fn gpu(library: &Library, uuid: String) -> Answer<GpuFacts> {
         name: gpu.name()?,
         arch: gpu.arch()?,
         mig: gpu.mig(),
+        shared: gpu.is_shared(),
         persistence: gpu.persistence(),
     })
 }

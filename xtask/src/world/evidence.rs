@@ -4,7 +4,7 @@
 
 use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, is_detached};
 use super::published::is_id;
-use crate::failure::fail;
+use crate::failure::does_not_hold;
 use crate::paths::Paths;
 use crate::pure::counters;
 use crate::pure::derive::derive;
@@ -20,7 +20,7 @@ use schema::plan::Phase;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::sanitize::{Printed, SanitizerVerdict, VERDICT_FORMAT};
 use schema::table::{MAX_VALUES, Reader, Table};
-use schema::{Digest, ExitCode, FORMAT, check_format, check_format_of_json_up_to};
+use schema::{Digest, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -302,8 +302,8 @@ fn table(layout: &Layout, name: &str) -> Result<Table> {
 }
 
 fn unreadable(layout: &Layout, name: &str, error: &anyhow::Error) -> anyhow::Error {
-    let message = format!("{} does not read as what it must be: {error:#}", layout.shown(name));
-    fail(ExitCode::Integrity, message, "restore the file from where the run was made")
+    let what = format!("{} does not read as what it must be", layout.shown(name));
+    does_not_hold(&what, error, "restore the file from where the run was made")
 }
 
 #[cfg(test)]

@@ -173,10 +173,11 @@ pub fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(read_plain(path)?).with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
-/// Whether anything lies at `path`, a dangling symlink included.
+/// Whether anything lies at `path`, a dangling symlink included. What may not be looked at is not absent: opening it tells why.
 #[must_use]
 pub fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    !path.symlink_metadata().is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
 }
 
 /// The names of what lies directly in a folder, sorted; none when there is no such folder.

@@ -4,10 +4,12 @@
 //! the root, which commands append to or render.
 
 use super::files;
-use super::process::{Child, Ended};
+use super::process::{Child, Ended, find_program, own_environment};
+use crate::failure::fail;
 use crate::pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use anyhow::{Context, Result, ensure};
-use schema::Digest;
+use schema::{Digest, ExitCode};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,9 +27,9 @@ pub struct SourceState {
     pub commit: String,
     /// Digest over the tracked source files as they lie on disk.
     pub digest: Digest,
-    /// Whether every source file is as committed, and none is untracked.
+    /// Whether every source file holds the committed bytes, and none is untracked.
     pub clean: bool,
-    /// The source files that differ or are untracked.
+    /// The source files that differ or are untracked, sorted.
     pub dirty: Vec<String>,
 }
 
@@ -35,17 +37,15 @@ impl Git {
     /// The repository whose work tree has its root exactly at `root`; absent when there is none, or no git program.
     ///
     /// # Errors
-    /// When git was ended before it could answer: that is no "there is none".
+    /// When there is one and git does not answer for it: that is no absence.
     pub fn at(root: &Path) -> Result<Option<Self>> {
         let git = Self { root: root.to_owned() };
-        let top = match git.run(&["rev-parse", "--show-toplevel"]) {
-            Ok(ended) if ended.code == Some(0) => ended.stdout,
-            Ok(_) => return Ok(None),
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let same = fs_err::canonicalize(top.trim_end())? == fs_err::canonicalize(root)?;
-        Ok(same.then_some(git))
+        if !files::exists(&root.join(".git")) || find_program(Path::new("git"), &search()).is_none() {
+            return Ok(None);
+        }
+        let top = git.text(&["rev-parse", "--show-toplevel"])?;
+        ensure!(!top.trim_end().is_empty(), git.failed("rev-parse", "it said nothing"));
+        Ok((fs_err::canonicalize(top.trim_end())? == fs_err::canonicalize(root)?).then_some(git))
     }
 
     /// The commit checked out.
@@ -56,12 +56,21 @@ impl Git {
         Ok(self.text(&["rev-parse", "--verify", "HEAD^{commit}"])?.trim().to_owned())
     }
 
-    /// Whether history is cut off, so that "not known" means nothing.
+    /// Whether history is cut off somewhere, so that "not known" and "no ancestor" mean nothing.
     ///
     /// # Errors
     /// When git fails.
     pub fn is_shallow(&self) -> Result<bool> {
         Ok(self.text(&["rev-parse", "--is-shallow-repository"])?.trim() == "true")
+    }
+
+    /// Whether history is cut off right at this commit, so that all it holds seems to have come with it.
+    ///
+    /// # Errors
+    /// When git fails, or the list of such commits cannot be read.
+    pub fn is_cut_at(&self, commit: &str) -> Result<bool> {
+        let file = self.root.join(self.text(&["rev-parse", "--git-path", "shallow"])?.trim_end());
+        Ok(files::exists(&file) && files::read_text(&file)?.lines().any(|line| line == commit))
     }
 
     /// Whether the repository holds this commit.
@@ -82,7 +91,7 @@ impl Git {
         match ended.code {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
-            _ => anyhow::bail!("git merge-base failed: {}", ended.stderr.trim()),
+            _ => Err(self.failed("merge-base", &ended.stderr)),
         }
     }
 
@@ -98,10 +107,14 @@ impl Git {
     /// A text file as of a commit; absent when the commit has no such file.
     ///
     /// # Errors
-    /// When git cannot be run.
+    /// When git cannot be run, or cannot read a file that the commit has.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<String>> {
         let ended = self.run(&["cat-file", "blob", &format!("{commit}:{path}")])?;
-        Ok((ended.code == Some(0)).then_some(ended.stdout))
+        if ended.code == Some(0) {
+            return Ok(Some(ended.stdout));
+        }
+        let listed = self.text(&["ls-tree", "-z", "--full-tree", commit, "--", path])?;
+        if listed.is_empty() { Ok(None) } else { Err(self.failed("cat-file", &ended.stderr)) }
     }
 
     /// The files below these paths that differ between a commit and the work tree.
@@ -141,10 +154,50 @@ impl Git {
         Ok(None)
     }
 
+    /// What differs from the commit. `git status` alone believes marks in the index (assume-unchanged, skip-worktree), compares
+    /// what its filters make of a file, and leaves out what this clone alone excludes; so bytes and names are compared too.
     fn dirty(&self) -> Result<Vec<String>> {
-        let text = self.text(&["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"])?;
-        let names = text.split('\0').filter_map(|entry| entry.get(3..));
-        Ok(names.filter(|name| is_source(name)).map(str::to_owned).collect())
+        const STATUS: [&str; 5] =
+            ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none"];
+        let status = self.text(&[&STATUS[..], &["--no-renames"]].concat())?;
+        let mut dirty: BTreeSet<String> =
+            status.split('\0').filter_map(|entry| entry.get(3..)).map(str::to_owned).collect();
+        let others = self.text(&["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"])?;
+        dirty.extend(others.split('\0').filter(|name| !name.is_empty()).map(str::to_owned));
+        dirty.retain(|name| is_source(name));
+        dirty.extend(self.altered()?);
+        Ok(dirty.into_iter().collect())
+    }
+
+    /// The source files of the commit whose bytes on disk are others, or that are no plain files there.
+    fn altered(&self) -> Result<Vec<String>> {
+        let tree = self.text(&["ls-tree", "-r", "-z", "--full-tree", "HEAD"])?;
+        // `<mode> <type> <id>\t<name>`
+        let entry = |entry: &str| {
+            let (about, name) = entry.split_once('\t')?;
+            let mut about = about.split(' ');
+            let (mode, id) = (about.next()?.to_owned(), about.nth(1)?.to_owned());
+            is_source(name).then(|| (name.to_owned(), (mode, id)))
+        };
+        let committed: BTreeMap<String, (String, String)> = tree.split('\0').filter_map(entry).collect();
+        let is_plain = |name: &String| fs_err::symlink_metadata(self.root.join(name)).is_ok_and(|m| m.is_file());
+        let names: Vec<&String> = committed
+            .iter()
+            .filter(|(name, (mode, _))| mode.starts_with("100") && is_plain(name))
+            .map(|e| e.0)
+            .collect();
+        let mut found: BTreeMap<&str, String> = BTreeMap::new();
+        for some in names.chunks(MOST_NAMES) {
+            let mut args = vec!["hash-object", "--no-filters", "--"];
+            args.extend(some.iter().map(|name| name.as_str()));
+            let ids = self.text(&args)?;
+            found.extend(some.iter().map(|name| name.as_str()).zip(ids.lines().map(str::to_owned)));
+        }
+        // Links and submodules are as `git status` says.
+        let altered = committed
+            .iter()
+            .filter(|(name, (mode, id))| mode.starts_with("100") && found.get(name.as_str()) != Some(id));
+        Ok(altered.map(|(name, _)| name.clone()).collect())
     }
 
     fn source_digest(&self) -> Result<Digest> {
@@ -168,10 +221,24 @@ impl Git {
         Ok(Digest::of(listing))
     }
 
+    /// What git prints in `root`, whatever lies there.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub(crate) fn ask(root: &Path, args: &[&str]) -> Result<String> {
+        Self { root: root.to_owned() }.text(args)
+    }
+
     fn text(&self, args: &[&str]) -> Result<String> {
         let ended = self.run(args)?;
-        ensure!(ended.code == Some(0), "git {} failed: {}", args.join(" "), ended.stderr.trim());
-        Ok(ended.stdout)
+        if ended.code == Some(0) { Ok(ended.stdout) } else { Err(self.failed(args[0], &ended.stderr)) }
+    }
+
+    /// A git that fails is this machine's fault, and says nothing of what it was asked.
+    fn failed(&self, what: &str, said: &str) -> anyhow::Error {
+        let root = self.root.display();
+        let message = format!("git {what} failed in {root}: {}", said.trim());
+        fail(ExitCode::Environment, message, format!("git -C {root} status; git -C {root} fsck"))
     }
 
     fn run(&self, args: &[&str]) -> Result<Ended> {
@@ -188,17 +255,16 @@ impl Git {
             hold_stdin: false,
         };
         let ended = child.run(&mut |_| {}).context("failed to run git")?;
-        ensure!(!ended.timed_out, "git {} did not end within a minute", args.join(" "));
-        ensure!(ended.code.is_some(), "git {} was killed", args.join(" "));
-        Ok(ended)
+        match ended.code {
+            _ if ended.timed_out => Err(self.failed(args[0], "no answer within a minute")),
+            None => Err(self.failed(args[0], "it was killed")),
+            Some(_) => Ok(ended),
+        }
     }
 }
 
-/// Whether there is no such program.
-fn is_absent(error: &anyhow::Error) -> bool {
-    let not_found = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::NotFound;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(not_found))
-}
+/// So many names go on one command line.
+const MOST_NAMES: usize = 500;
 
 /// Whether a tracked file counts as source.
 #[must_use]
@@ -219,10 +285,17 @@ fn stated_environment() -> Vec<(String, String)> {
         ("GIT_OPTIONAL_LOCKS", "0"),
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ("GIT_GRAFT_FILE", "/dev/null"),
+        // A clone that left objects behind must not fetch them now.
+        ("GIT_NO_LAZY_FETCH", "1"),
     ];
-    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
     let fixed = fixed.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    fixed.chain([("PATH".to_owned(), path)]).collect()
+    fixed.chain([("PATH".to_owned(), search())]).collect()
+}
+
+fn search() -> String {
+    let path = own_environment().into_iter().find(|(key, _)| key == "PATH");
+    path.map_or_else(|| "/usr/bin:/bin".to_owned(), |(_, value)| value)
 }
 
 #[cfg(test)]
@@ -270,6 +343,81 @@ mod tests {
     }
 
     #[test]
+    fn what_git_is_told_not_to_see_is_dirt_all_the_same() {
+        let check = |hide: &dyn Fn(&Git), dirty: &[&str]| {
+            let (_dir, git) = repository();
+            commit(&git, &[("src/a.rs", "1\n"), ("src/b.rs", "1\n")]);
+            hide(&git);
+            let shown = git.text(&["status", "--porcelain"]).unwrap();
+            assert!(shown.is_empty(), "{shown}");
+            let state = git.source_state().unwrap();
+            assert_eq!((state.clean, state.dirty), (false, dirty.iter().map(|&name| name.to_owned()).collect()));
+        };
+        let write = |git: &Git, name: &str, text: &str| {
+            files::write_whole(&git.root.join(name), text.as_bytes()).unwrap();
+        };
+        for mark in ["--assume-unchanged", "--skip-worktree"] {
+            check(
+                &|git| {
+                    git.text(&["update-index", mark, "src/a.rs"]).unwrap();
+                    write(git, "src/a.rs", "2\n");
+                },
+                &["src/a.rs"],
+            );
+        }
+        // A sparse checkout leaves files out.
+        check(
+            &|git| {
+                git.text(&["update-index", "--skip-worktree", "src/b.rs"]).unwrap();
+                fs_err::remove_file(git.root.join("src/b.rs")).unwrap();
+            },
+            &["src/b.rs"],
+        );
+        // Line endings that git makes alike again before it compares.
+        check(
+            &|git| {
+                git.text(&["config", "core.autocrlf", "true"]).unwrap();
+                fs_err::remove_file(git.root.join("src/a.rs")).unwrap();
+                git.text(&["checkout", "-q", "--", "src/a.rs"]).unwrap();
+            },
+            &["src/a.rs"],
+        );
+        // What this clone alone excludes.
+        check(
+            &|git| (write(git, ".git/info/exclude", "new.cuh\n"), write(git, "src/new.cuh", "1")).0,
+            &["src/new.cuh"],
+        );
+        check(
+            &|git| {
+                write(git, ".git/ignored", "*.cuh\n");
+                git.text(&["config", "core.excludesFile", ".git/ignored"]).unwrap();
+                write(git, "src/new.cuh", "1");
+            },
+            &["src/new.cuh"],
+        );
+    }
+
+    #[test]
+    fn a_git_that_does_not_answer_is_no_absence() {
+        let (dir, git) = repository();
+        assert_eq!(git.file_at(&commit(&git, &[("a", "1")]), "b").unwrap(), None);
+        let head = dir.path().join(".git/HEAD");
+        let kept = fs_err::read(&head).unwrap();
+        fs_err::remove_file(&head).unwrap();
+        let error = Git::at(dir.path()).unwrap_err();
+        assert_eq!(crate::failure::code_of(&error), ExitCode::Environment);
+        assert!(error.to_string().contains("not a git repository"), "{error}");
+        fs_err::write(&head, kept).unwrap();
+        // An object that is gone is no file that was never there.
+        let id = git.text(&["rev-parse", "HEAD:a"]).unwrap();
+        let (folder, rest) = id.trim().split_at(2);
+        fs_err::remove_file(dir.path().join(".git/objects").join(folder).join(rest)).unwrap();
+        let error = git.file_at(&git.head().unwrap(), "a").unwrap_err();
+        assert_eq!(crate::failure::code_of(&error), ExitCode::Environment);
+        assert!(Git::at(tempfile::tempdir().unwrap().path()).unwrap().is_none());
+    }
+
+    #[test]
     fn a_pointer_of_git_lfs_among_the_sources_is_found() {
         let (_dir, git) = repository();
         let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n", "0".repeat(64));
@@ -295,5 +443,6 @@ mod tests {
         assert!(git.knows("HEAD").is_err());
         assert!(Git::at(&dir.path().join("..")).unwrap().is_none());
         assert!(Git::at(dir.path()).unwrap().is_some());
+        assert!(!git.is_shallow().unwrap() && !git.is_cut_at(&first).unwrap());
     }
 }

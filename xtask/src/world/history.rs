@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Asks this repository about a run: its measured commit, its plan, its claims, and the folders of its kernels.
 ///
-/// Absent when there is no repository, or when its history is cut off before the commit.
+/// Absent when there is no repository, or when its history is cut off where it would tell: before or right at the commit, or
+/// between the commit and the one checked out.
 ///
 /// # Errors
 /// When git fails, or a file of that commit does not parse.
@@ -28,13 +29,14 @@ pub fn of_run(
 ) -> Result<Option<History>> {
     let Some(git) = Git::at(paths.root())? else { return Ok(None) };
     let known = git.knows(commit)?;
-    if !known && git.is_shallow()? {
+    let in_history = known && git.is_ancestor(commit, &git.head()?)?;
+    if git.is_shallow()? && (!in_history || git.is_cut_at(commit)?) {
         return Ok(None);
     }
     let mut history = History {
         commit: commit.to_owned(),
         known,
-        in_history: known && git.is_ancestor(commit, &git.head()?)?,
+        in_history,
         claims: None,
         plan: None,
         planned: false,

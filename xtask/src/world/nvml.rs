@@ -5,9 +5,11 @@
 
 mod library;
 mod look;
+mod patience;
 
 pub use library::{Library, NvmlGpu};
 pub use look::{Look, blind, reading, snapshot};
+pub use patience::{PATIENCE, within};
 
 /// What the library answers.
 pub type Answer<T> = Result<T, GpuError>;

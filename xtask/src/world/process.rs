@@ -4,8 +4,10 @@
 #![expect(unsafe_code, reason = "the parent-death signal can only be set between fork and exec")]
 
 mod capture;
+mod environment;
 mod interrupt;
 
+pub use environment::own_environment;
 pub use interrupt::{interrupted, interruption, watch_interrupts};
 
 use crate::failure::fail;

@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 const PLAIN_PAUSE: Duration = Duration::from_secs(10);
 const TEMPLATE: &str = "{spinner} {prefix} {wide_bar} {msg}";
 
+/// Says a line on stderr, or to nobody where that is gone: see [`crate::tell!`].
+pub fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Where progress goes. Shared by reference: every method takes `&self`.
 pub struct Ui {
     state: Mutex<State>,
@@ -91,7 +96,7 @@ impl Ui {
         let text = plain(text);
         match &mut self.state().out {
             Out::Quiet => {}
-            Out::Bar(bar) => bar.suspend(|| eprintln!("{text}")),
+            Out::Bar(bar) => bar.suspend(|| crate::tell!("{text}")),
             Out::Plain { to, .. } => drop(writeln!(to, "{text}")),
         }
     }

@@ -295,6 +295,12 @@ Return nvmlDeviceGetMigMode(Device d, unsigned *now, unsigned *pending) {
     ANSWER("mig", *now = *pending = (unsigned)number("mig", 0));
 }
 
+/* 0 bare, 1 passed through, 2 a vGPU, 3 a host of vGPUs. */
+Return nvmlDeviceGetVirtualizationMode(Device d, unsigned *mode) {
+    (void)d;
+    ANSWER("virtualization", *mode = (unsigned)number("virtualization", 1));
+}
+
 struct Field {
     unsigned id, scope;
     long long timestamp, latency;

@@ -27,6 +27,7 @@ pub(super) fn checks(
         checks.extend(driver.gpus.iter().enumerate().filter_map(|(idx, gpu)| silent(idx, driver.gpus.len(), gpu)));
         for gpu in driver.gpus.iter().flatten() {
             checks.extend([architecture(gpu), mig(gpu), persistence(gpu)]);
+            checks.extend(shared(gpu));
         }
     }
     checks.extend(cuda_check(driver, cuda).map(|check| match cuda {
@@ -172,6 +173,21 @@ fn mig(gpu: &GpuFacts) -> Check {
     }
 }
 
+/// A share of a GPU says nothing of what others do on the rest.
+fn shared(gpu: &GpuFacts) -> Option<Check> {
+    const WHOLE: &str = "rent a whole GPU (bare metal or passed through)";
+    match &gpu.shared {
+        Ok(false) | Err(GpuError::Unsupported) => None,
+        Ok(true) => Some(Check::missing(
+            "vgpu",
+            true,
+            format!("{}: shared (a vGPU, or a GPU that gives vGPUs): others' work on it is not seen", gpu.name),
+            WHOLE,
+        )),
+        Err(error) => Some(Check::missing("vgpu", true, format!("{}: could not be asked: {error}", gpu.name), WHOLE)),
+    }
+}
+
 /// Without persistence the driver drops a clock lock when its last client goes; our holder stays one until it restores.
 fn persistence(gpu: &GpuFacts) -> Check {
     const NAME: &str = "persistence";
@@ -250,7 +266,15 @@ mod tests {
 
     fn gpu(arch: &str, mig: Answer<bool>) -> GpuFacts {
         let pci = Ok("00000000:3B:00.0".into());
-        GpuFacts { uuid: "GPU-1".into(), pci, name: "GPU".into(), arch: arch.into(), mig, persistence: Ok(true) }
+        GpuFacts {
+            uuid: "GPU-1".into(),
+            pci,
+            name: "GPU".into(),
+            arch: arch.into(),
+            mig,
+            shared: Ok(false),
+            persistence: Ok(true),
+        }
     }
 
     fn own(cuda: u32) -> BoxToolkit {
@@ -269,6 +293,9 @@ mod tests {
     fn a_slice_an_old_gpu_and_an_unknown_mode_warn() {
         assert_eq!(mig(&gpu("sm_90", Ok(true))).state, State::Warn);
         assert_eq!(mig(&gpu("sm_90", Err(GpuError::Unsupported))).state, State::Ok);
+        let share = |answer| shared(&GpuFacts { shared: answer, ..gpu("sm_90", Ok(false)) }).map(|check| check.state);
+        assert_eq!((share(Ok(false)), share(Err(GpuError::Unsupported))), (None, None));
+        assert_eq!((share(Ok(true)), share(Err(GpuError::NoPermission))), (Some(State::Block), Some(State::Block)));
         let unknown = mig(&gpu("sm_90", Err(GpuError::Other("unknown".into()))));
         assert_eq!(unknown.state, State::Warn, "an error is not the absence of the mode");
         assert_eq!(architecture(&gpu("sm_75", Ok(false))).state, State::Warn);

@@ -18,7 +18,7 @@ pub(super) fn key(layout: &Layout, report: &mut Report) -> String {
     match signature::signer(&layout.path(MANIFEST), &layout.path(SIGNATURE)) {
         Ok(signer) => signer.fingerprint,
         Err(error) => {
-            report.problem(layout.shown(SIGNATURE), "signature", format!("{error:#}"));
+            report.fault(layout.shown(SIGNATURE), "signature", &error);
             UNPROVEN.to_owned()
         }
     }

@@ -1,7 +1,8 @@
 //! The bytes: every file that the manifest names is there, as it was, and nothing else is; manifest, verdict and sums bind
 //! each other.
 
-use super::Report;
+use super::{Report, UNREADABLE};
+use crate::failure::of_the_machine;
 use crate::pure::altered::explain;
 use crate::pure::json::to_bytes;
 use crate::pure::names::collisions;
@@ -30,7 +31,7 @@ pub(super) struct SealedBytes {
 /// Checks every byte of a run; absent when there is no manifest or verdict to go by.
 pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<SealedBytes>> {
     if let Err(error) = layout.folder() {
-        report.problem(layout.shown("."), "symlink", format!("{error:#}"));
+        report.fault(layout.shown("."), "symlink", &error);
         return Ok(None);
     }
     let Some((manifest, manifest_bytes)) = canonical::<Manifest>(layout, MANIFEST, report) else { return Ok(None) };
@@ -38,7 +39,7 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<Seale
     if manifest.predicate.format > FORMAT {
         return Ok(None);
     }
-    let found = check_subjects(layout, &manifest, report)?;
+    let Some(found) = check_subjects(layout, &manifest, report)? else { return Ok(None) };
     let manifest_digest = Digest::of(&manifest_bytes);
     let verdict = canonical::<Verdict>(layout, VERDICT, report);
     if let Some((verdict, _)) = &verdict
@@ -65,7 +66,7 @@ fn canonical<T: DeserializeOwned + Serialize>(
             return None;
         }
         Err(error) => {
-            report.problem(shown, "malformed", format!("{error:#}"));
+            report.fault(shown, "malformed", &error);
             return None;
         }
     };
@@ -73,7 +74,7 @@ fn canonical<T: DeserializeOwned + Serialize>(
     let parsed = check_format_of_json(name, &bytes).and_then(|()| Ok(serde_json::from_slice::<T>(&bytes)?));
     match parsed {
         Err(error) => {
-            report.problem(shown, "malformed", format!("{error:#}"));
+            report.fault(shown, "malformed", &error);
             None
         }
         Ok(value) => {
@@ -118,15 +119,16 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
     wrong(detached == expected, "malformed", "its list of detached files is not that of its subjects".to_owned());
 }
 
-/// Hashes every subject; gives the files that lie where the run's lie, for the sums.
-fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> Result<BTreeMap<String, u64>> {
+/// Hashes every subject; gives the files that lie where the run's lie, for the sums. Absent when they cannot all be listed.
+fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> Result<Option<BTreeMap<String, u64>>> {
     let listing = match layout.listing() {
         Ok(listing) => listing,
         Err(error) => {
-            report.problem(layout.shown("."), "unreadable", format!("{error:#}"));
-            return Ok(BTreeMap::new());
+            report.fault(layout.shown("."), "malformed", &error);
+            return Ok(None);
         }
     };
+    let whole = !listing.odd.iter().any(|odd| odd.kind == UNREADABLE);
     for odd in listing.odd {
         report.problem(layout.shown(&odd.name), odd.kind, odd.detail);
     }
@@ -159,7 +161,7 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
             layout.shown(&subject.name)
         };
         match digest {
-            Err(error) => report.problem(shown, "changed", format!("{error:#}")),
+            Err(error) => report.fault(shown, "changed", &error),
             Ok((digest, bytes)) => {
                 report.checked_files += 1;
                 report.checked_bytes += bytes;
@@ -178,7 +180,7 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
         }
     }
     report_missing_and_extra(layout, manifest, &missing, &listing.files, report);
-    Ok(listing.files)
+    Ok(whole.then_some(listing.files))
 }
 
 /// The most bytes of a changed file that is read to see why: what git rewrites is text, and ours is small.
@@ -233,10 +235,18 @@ fn check_sums(layout: &Layout, manifest: &Manifest, found: &BTreeMap<String, u64
     let beside = found.keys().filter(|name| sample::is_sample(name)).map(String::as_str);
     let about: Vec<&str> = [MANIFEST, SIGNATURE, VERDICT, PROVENANCE].into_iter().chain(beside).collect();
     for (name, digest) in about.iter().zip(layout.digests(&about)?) {
-        if let Ok((digest, bytes)) = digest {
-            committed.insert(shown(name), digest);
-            report.checked_files += 1;
-            report.checked_bytes += bytes;
+        match digest {
+            Ok((digest, bytes)) => {
+                committed.insert(shown(name), digest);
+                report.checked_files += 1;
+                report.checked_bytes += bytes;
+            }
+            // Some of these need not be there.
+            Err(error) if !of_the_machine(&error) => {}
+            Err(error) => {
+                report.fault(shown(name), UNREADABLE, &error);
+                return Ok(());
+            }
         }
     }
     for (name, sums) in [(SUMS, committed), (SUMS_DETACHED, detached)] {
@@ -249,7 +259,7 @@ fn compare_sums(layout: &Layout, name: &str, expected: &BTreeMap<String, Digest>
     let stored = match layout.read(name) {
         Ok(Some(stored)) => stored,
         Ok(None) => return report.problem(layout.shown(name), "missing", "the sums of this run"),
-        Err(error) => return report.problem(layout.shown(name), "malformed", format!("{error:#}")),
+        Err(error) => return report.fault(layout.shown(name), "malformed", &error),
     };
     report.checked_files += 1;
     report.checked_bytes += stored.len() as u64;
@@ -264,6 +274,6 @@ fn compare_sums(layout: &Layout, name: &str, expected: &BTreeMap<String, Digest>
             }
             report.problem(layout.shown(name), "sums", "not the sums of the files that are there");
         }
-        Err(error) => report.problem(layout.shown(name), "sums", format!("{error:#}")),
+        Err(error) => report.fault(layout.shown(name), "sums", &error),
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
     let evidence = match evidence::load(layout) {
         Ok(evidence) => evidence,
         Err(error) => {
-            report.problem(layout.shown(MANIFEST), "malformed", format!("{error:#}"));
+            report.fault(layout.shown(MANIFEST), "malformed", &error);
             return Ok(None);
         }
     };
@@ -32,7 +32,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
     let detached = match evidence::detached(layout, &evidence) {
         Ok(found) => found,
         Err(error) => {
-            report.problem(layout.shown(MANIFEST), "malformed", format!("a detached table: {error:#}"));
+            report.fault(layout.shown(MANIFEST), "malformed", &error.context("a detached table"));
             None
         }
     };
@@ -40,7 +40,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
     let judged = match gate::verdict(&evidence, &same, sealed.manifest_digest) {
         Ok(judged) => judged,
         Err(error) => {
-            report.problem(layout.shown("claims.toml"), "malformed", format!("{error:#}"));
+            report.fault(layout.shown("claims.toml"), "malformed", &error);
             return Ok(None);
         }
     };
@@ -71,7 +71,7 @@ fn check_recomputation(layout: &Layout, evidence: &Evidence, report: &mut Report
 fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, report: &mut Report) {
     let chosen = match evidence.sampled_events(sealed.manifest_digest) {
         Ok(chosen) => chosen,
-        Err(error) => return report.problem(layout.shown(MANIFEST), "malformed", format!("{error:#}")),
+        Err(error) => return report.fault(layout.shown(MANIFEST), "malformed", &error),
     };
     let expected: BTreeSet<String> =
         chosen.iter().map(|(cell, _, _)| format!("cells/{cell}{}", sample::SUFFIX)).collect();
@@ -91,7 +91,7 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
             check_blocks(&events, &rows)
         });
         match faults {
-            Err(error) => report.problem(layout.shown(&file), "malformed", format!("{error:#}")),
+            Err(error) => report.fault(layout.shown(&file), "malformed", &error),
             Ok(faults) => {
                 faults.into_iter().for_each(|fault| report.problem(layout.shown(&file), "recompute", fault));
             }
@@ -112,7 +112,7 @@ fn check_provenance(paths: &Paths, layout: &Layout, evidence: &Evidence, report:
         Ok(Some(_)) => {
             report.problem(layout.shown(PROVENANCE), "provenance", "not what the sealed run says it was built from");
         }
-        Err(error) => report.problem(layout.shown(PROVENANCE), "provenance", format!("{error:#}")),
+        Err(error) => report.fault(layout.shown(PROVENANCE), "provenance", &error),
     }
     Ok(())
 }
@@ -155,14 +155,17 @@ fn check_today(
     let history = match evidence::history(paths, evidence) {
         Ok(history) => history,
         Err(error) => {
-            report.problem(layout.shown(MANIFEST), "malformed", format!("its history: {error:#}"));
+            report.fault(layout.shown(MANIFEST), "malformed", &error.context("its history"));
             return Ok(());
         }
     };
     let Some(history) = history else {
         report
             .notes
-            .push(format!("{run}: no git history here; source and registration rest on what the verdict recorded"));
+            .push(format!(
+            "{run}: no git history here, or it is cut off (git fetch --unshallow); source and registration rest on what the \
+             verdict recorded"
+        ));
         return Ok(());
     };
     let today = Facts { history: Some(history), ..same };

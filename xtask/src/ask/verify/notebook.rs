@@ -23,7 +23,7 @@ pub(super) fn check(paths: &Paths, layouts: &[Layout], report: &mut Report) -> O
             Some(notebook)
         }
         Err(error) => {
-            report.problem("NOTEBOOK.md", "chain", format!("{error:#}"));
+            report.fault("NOTEBOOK.md", "chain", &error);
             None
         }
     }

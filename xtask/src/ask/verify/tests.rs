@@ -302,6 +302,47 @@ fn everything_published_holds_with_and_without_its_detached_files() {
 }
 
 #[test]
+fn a_clone_whose_history_is_cut_off_is_not_accused() {
+    let disk = published_trial();
+    disk.commit();
+    let origin = format!("file://{}", disk.root.path().display());
+    let mut count = std::process::Command::new("git");
+    let counted = count.args(["rev-list", "--count", "HEAD"]).current_dir(disk.root.path()).output().unwrap();
+    let commits: usize = String::from_utf8(counted.stdout).unwrap().trim().parse().unwrap();
+    let mut told = 0;
+    for depth in 1..=commits {
+        let clone = tempfile::tempdir().unwrap();
+        let args = ["clone", "-q", "--depth", &depth.to_string(), &origin, "."];
+        assert!(std::process::Command::new("git").args(args).current_dir(clone.path()).status().unwrap().success());
+        let report = verify(&Paths::new(clone.path()), &[]).unwrap();
+        assert_eq!(report.problems, [], "depth {depth} of {commits}");
+        told += usize::from(report.notes.iter().any(|note| note.contains("git fetch --unshallow")));
+    }
+    // The whole history tells; the newest commit alone, and one that ends right at the measured commit, do not.
+    assert!(told >= 2 && told < commits, "{told} of {commits}");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_no_finding() {
+    let unreadable = |kind: &str, errno: rustix::io::Errno| {
+        let mut report = Report::default();
+        report.fault("a", kind, &anyhow::Error::from(errno).context("failed to open a"));
+        report
+    };
+    use rustix::io::Errno;
+    for errno in [Errno::ACCESS, Errno::MFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
+        let mut report = unreadable("changed", errno);
+        assert_eq!((report.problems[0].kind.as_str(), report.exit_code()), ("unreadable", ExitCode::Environment));
+        // Beside it, what does not hold is still found.
+        report.problem("b", "changed", "x");
+        assert_eq!(report.exit_code(), ExitCode::Integrity);
+    }
+    for errno in [Errno::LOOP, Errno::NOTDIR] {
+        assert_eq!(unreadable("changed", errno).exit_code(), ExitCode::Integrity);
+    }
+}
+
+#[test]
 fn any_damage_to_a_published_file_is_named() {
     let disk = published_trial();
     let root = disk.root.path().to_owned();

@@ -180,6 +180,9 @@ impl Job {
         };
         let what = format!("kernels/{}.cu for {} ({}): {why}", self.file, self.arch, self.flavor);
         Err(match nvcc::cause(&log) {
+            None if ended.code.is_none() && !ended.timed_out => {
+                Unmade { what, remedy: "dmesg | grep -i 'killed process'; free -m; then cargo xtask build" }.into()
+            }
             Some(cause) => Unmade { what: format!("{what}\n    {}", cause.what), remedy: cause.remedy }.into(),
             None => anyhow::Error::msg(what),
         })

@@ -5,7 +5,7 @@
 use super::BuildContext;
 use crate::failure::fail;
 use crate::world::container::{Runtime, Task};
-use crate::world::process::Child;
+use crate::world::process::{Child, own_environment};
 use anyhow::{Context, Result};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -165,7 +165,7 @@ fn host_env() -> Vec<(String, String)> {
             || HOST_ENV_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             || PROXY_ENV.contains(&name.to_lowercase().as_str())
     };
-    std::env::vars().filter(|(name, _)| wanted(name)).collect()
+    own_environment().into_iter().filter(|(name, _)| wanted(name)).collect()
 }
 
 #[cfg(test)]

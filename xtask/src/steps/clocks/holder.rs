@@ -122,7 +122,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = end(&self.0) {
-            eprintln!("{error:#}; to put the clocks back: {RESTORE}");
+            crate::tell!("{error:#}; to put the clocks back: {RESTORE}");
         }
     }
 }

@@ -4,11 +4,11 @@
 //! made, nothing outside the folder is reached, and nothing grows beyond what the parts hold.
 
 use super::{HOLD, not_what_was_packed};
-use crate::failure::fail;
+use crate::failure::does_not_hold;
 use crate::world::files;
 use anyhow::{Context, Result, bail, ensure};
+use schema::Digest;
 use schema::bundle::{FileFacts, PackIndex};
-use schema::{Digest, ExitCode};
 use std::collections::{BTreeSet, btree_map};
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -21,10 +21,8 @@ const MOST_NAME_BYTES: u64 = 2048;
 pub(super) fn extract(dir: &Path, index: &PackIndex, to: &Path) -> Result<()> {
     fs_err::create_dir_all(to)?;
     let parts = Parts { dir, left: index.parts.iter(), part: Cursor::new(Vec::new()) };
-    let broken = |error: anyhow::Error| {
-        let message = format!("the parts of {} are no packed run: {error:#}", index.run);
-        fail(ExitCode::Integrity, message, HOLD)
-    };
+    let what = format!("the parts of {} are no packed run, or cannot be unpacked here", index.run);
+    let broken = |error: anyhow::Error| does_not_hold(&what, &error, HOLD);
     let mut taken = Taken { index, to, seen: BTreeSet::new(), wrong: BTreeSet::new() };
     taken.all(Archive::new(parts)).map_err(broken)?;
     let missing = index.files.keys().filter(|name| !taken.seen.contains(*name)).cloned();

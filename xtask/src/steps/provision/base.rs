@@ -155,7 +155,7 @@ impl Maker<'_> {
 
     fn say(&self, line: &str) {
         if !self.quiet {
-            eprintln!("{line}");
+            crate::tell!("{line}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::failure::{code_of, fail};
 use crate::pure::docker_says::{Kind, refusal};
 use crate::world::container::{Engine, EngineFacts, EngineState};
+use crate::world::process::own_environment;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +74,7 @@ pub struct Machine {
 impl Machine {
     /// Looks at the machine we run on.
     pub fn look() -> Self {
-        let (root, env) = (PathBuf::from("/"), std::env::vars().collect::<Vec<_>>());
+        let (root, env) = (PathBuf::from("/"), own_environment());
         let engine = Engine::find();
         let state = engine.as_ref().map_or(EngineState::Absent, Engine::state);
         let inside = inside_why(&root, &env);

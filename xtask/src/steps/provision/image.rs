@@ -65,7 +65,7 @@ pub(super) fn provision(
         let bare = plain(engine, &base, user);
         let probed = probe::probe(paths, &bare, engine_facts, &base, &gpu_access, options.need_gpu)?;
         if !options.quiet {
-            eprintln!("{}", probed.line());
+            crate::tell!("{}", probed.line());
         }
         let plain = DockerRuntime { limits: probed.limits, ..bare };
         let facts = facts::of_base(paths, &plain, &base)?;
@@ -285,7 +285,7 @@ fn record(
 fn say_swept(options: &ProvisionOptions, swept: std::thread::Result<Result<Vec<String>>>) -> Result<()> {
     let swept = swept.map_err(|_| anyhow::anyhow!("sweeping old containers panicked"))??;
     if !options.quiet {
-        swept.iter().for_each(|name| eprintln!("removed container {name}, which a killed run left"));
+        swept.iter().for_each(|name| crate::tell!("removed container {name}, which a killed run left"));
     }
     Ok(())
 }

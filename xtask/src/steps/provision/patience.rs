@@ -11,14 +11,14 @@ pub(super) fn patiently(engine: &Engine, quiet: bool, child: &Child) -> Result<E
     loop {
         let ended = child.run(&mut |line| {
             if !quiet {
-                eprintln!("  {}", crate::pure::text::plain(line));
+                crate::tell!("  {}", crate::pure::text::plain(line));
             }
         })?;
         let said = refused(&ended);
         match waits.next() {
             Some(wait) if ended.code != Some(0) && !ended.timed_out && said.kind.may_pass() => {
                 if !quiet {
-                    eprintln!("{}; trying again in {} s", said.message("docker"), wait.as_secs());
+                    crate::tell!("{}; trying again in {} s", said.message("docker"), wait.as_secs());
                 }
                 sleep(*wait)?;
             }

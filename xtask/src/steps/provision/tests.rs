@@ -226,7 +226,7 @@ fn a_wrong_byte_is_refused_whatever_else_would_do() {
         std::fs::write(&wheel, "something else").unwrap();
         let error = refused(bench.provision(RuntimeChoice::Auto, Some(13_000)));
         assert_eq!(code_of(&error), ExitCode::Environment);
-        assert!(error.to_string().contains("expected sha256"), "{error}");
+        assert!(format!("{error:#}").contains("expected sha256"), "{error:#}");
         assert!(!wheel.exists());
         assert!(bench.calls("build ").is_empty());
     }
@@ -249,7 +249,10 @@ fn a_driver_too_old_for_every_toolkit_is_refused_with_what_to_do() {
     // This box's own is CUDA 13.0, which a driver of CUDA 12.8 does not run either.
     let error = refused(Bench::new().with_own_toolkit().provision(RuntimeChoice::Auto, Some(12_080)));
     assert_eq!(code_of(&error), ExitCode::Environment);
-    assert!(error.to_string().contains("12.8") && remedy_of(&error).unwrap().contains("cuda12"), "{error}");
+    let told = format!("{error:#}");
+    assert!(told.contains("12.8") && remedy_of(&error).unwrap().contains("cuda12"), "{told}");
+    // Why docker was not taken is not lost.
+    assert!(told.contains("no docker client on PATH"), "{told}");
     let in_docker = Bench::new().with_docker(DOCKER, "").provision(RuntimeChoice::Docker, Some(12_080));
     assert!(refused(in_docker).to_string().contains("12.8"));
 }

@@ -130,7 +130,7 @@ pub(super) fn wheels(
         FetchError::Refused(error) => Denied::Refused(error),
     })?;
     if !options.quiet {
-        eprintln!("unpacking {} wheels into {}", files.len(), dir.display());
+        crate::tell!("unpacking {} wheels into {}", files.len(), dir.display());
     }
     Unpacker { env }.unpack(lock, &files, &dir)?;
     Ok((dir, false))

@@ -27,7 +27,7 @@ pub(super) fn take(state: &Path, quiet: bool) -> Result<Turn> {
             return Err(interruption(signal, "provision"));
         }
         if !said {
-            eprintln!("another provision of this checkout is at work; waiting for it");
+            crate::tell!("another provision of this checkout is at work; waiting for it");
             said = true;
         }
         std::thread::sleep(Duration::from_millis(100));

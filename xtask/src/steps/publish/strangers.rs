@@ -42,7 +42,7 @@ impl Signed {
     /// Whether a line holds in a shell, in the repository's root.
     fn holds(&self, line: &str) -> bool {
         let output = Command::new("sh").args(["-c", line]).current_dir(self.disk.root.path()).output().unwrap();
-        eprintln!("$ {line}\n{}", String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr));
+        crate::tell!("$ {line}\n{}", String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr));
         output.status.success()
     }
 }
@@ -133,7 +133,7 @@ fn the_in_toto_reader_and_the_schema_accept_both_statements() {
     let python = std::env::var("ASSAY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found = Command::new(&python).args(["-c", "import in_toto_attestation, jsonschema"]).output();
     if !found.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no in_toto_attestation or no jsonschema");
+        crate::tell!("skipped: no in_toto_attestation or no jsonschema");
         return;
     }
     let disk = copy();

@@ -1,7 +1,7 @@
 //! Whether a run directory holds every cell of its plan, whole and unchanged.
 
 use super::RESUME;
-use crate::failure::fail;
+use crate::failure::{does_not_hold, fail};
 use crate::world::files::{digest_plain, exists, read_plain};
 use anyhow::{Context, Result, ensure};
 use schema::cell::{CellRecord, DeviceFacts};
@@ -63,5 +63,5 @@ fn name(cell: &Cell) -> String {
 }
 
 fn broken(cell: &Cell, error: &anyhow::Error) -> anyhow::Error {
-    fail(ExitCode::Integrity, format!("cell {}: {error:#}", name(cell)), "cargo xtask reproduce --fresh")
+    does_not_hold(&format!("cell {}", name(cell)), error, "cargo xtask reproduce --fresh")
 }

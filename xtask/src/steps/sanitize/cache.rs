@@ -4,12 +4,12 @@
 
 use super::tool::Identity;
 use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
-use crate::failure::fail;
+use crate::failure::does_not_hold;
 use crate::pure::sanitizer::faults;
 use crate::world::files::read_plain;
 use anyhow::{Context, Result, bail, ensure};
 use schema::sanitize::{SanitizerVerdict, State, Tool, VERDICT_FORMAT};
-use schema::{Digest, ExitCode, FORMAT, check_format, check_format_up_to};
+use schema::{Digest, FORMAT, check_format, check_format_up_to};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -138,11 +138,8 @@ fn is_settled(verdict: &SanitizerVerdict) -> bool {
 /// Reads a complete folder: every file hashed, every log read again.
 pub(super) fn load(dir: &Path) -> Result<Sanitized> {
     read_all(dir).map_err(|error| {
-        fail(
-            ExitCode::Integrity,
-            format!("kept sanitizer verdicts do not hold: {error:#}"),
-            format!("remove {} and run cargo xtask sanitize", dir.display()),
-        )
+        let remedy = format!("remove {} and run cargo xtask sanitize", dir.display());
+        does_not_hold("kept sanitizer verdicts do not hold", &error, remedy)
     })
 }
 

@@ -7,7 +7,7 @@ use super::engine::{Engine, ImageId};
 use super::gpu::GpuAccess;
 use super::owner::{OWNER_LABEL, Owner};
 use super::removal::{Client, NAME_LABEL, remove};
-use super::{Runtime, Task, full_disk};
+use super::{Runtime, Task, unless_exhausted};
 use crate::failure::fail;
 use crate::pure::container_end::{End, STATE_FORMAT, State, judge, read_state};
 use crate::world::process::{Child, Ended};
@@ -109,7 +109,7 @@ impl DockerRuntime {
         };
         match judge(code, &ended.stderr, state) {
             End::Own if code == 0 => Ok(ended),
-            End::Own => full_disk(label, ended),
+            End::Own => unless_exhausted(label, ended),
             End::Refused(said) => {
                 let message = said.message(&format!("docker cannot start {label} (exit code {code})"));
                 Err(fail(ExitCode::Environment, message, said.kind.remedy()))

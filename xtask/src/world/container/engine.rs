@@ -4,7 +4,7 @@
 
 use crate::failure::fail;
 use crate::pure::docker_says::{Kind, Refusal, refusal};
-use crate::world::process::{Child, Ended, find_program};
+use crate::world::process::{Child, Ended, find_program, own_environment};
 use anyhow::Result;
 use schema::ExitCode;
 use serde::Deserialize;
@@ -155,8 +155,7 @@ impl Engine {
     /// The client on the caller's PATH, with the few variables it needs.
     pub fn find() -> Option<Self> {
         let stated = ["PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "XDG_RUNTIME_DIR"];
-        let env = stated.iter().filter_map(|key| Some(((*key).to_owned(), std::env::var(key).ok()?))).collect();
-        Self::with(env)
+        Self::with(own_environment().into_iter().filter(|(key, _)| stated.contains(&key.as_str())).collect())
     }
 
     /// The client on the PATH of `env`.
@@ -249,14 +248,27 @@ fn judge(ended: &Ended, socket: impl FnOnce() -> Option<PathBuf>) -> EngineState
     if ended.code == Some(0) && !facts.server_version.is_empty() {
         return EngineState::Ready(Box::new(facts));
     }
+    if is_podman(&ended.stdout) {
+        return EngineState::Unknown(PODMAN.into());
+    }
     let errors = facts.server_errors.unwrap_or_default().join("\n");
-    let Refusal { kind, said } = refusal(ended.code, &format!("{errors}\n{}", ended.stderr), &ended.stdout);
+    // No image is asked about, so a code of 126 or 127 is the client's own.
+    let Refusal { kind, said } = refusal(None, &format!("{errors}\n{}", ended.stderr), &ended.stdout);
     match kind {
         Kind::Forbidden => EngineState::Forbidden(said),
         Kind::Down => EngineState::Down(said),
         Kind::Unknown => socket().map_or(EngineState::Unknown(said.clone()), |socket| by_socket(&socket, said)),
         _ => EngineState::Unknown(said),
     }
+}
+
+/// What podman's stand-in for docker says of itself, where that was not switched off.
+const PODMAN: &str = "Emulate Docker CLI using podman";
+
+/// Podman answers `info` under docker's name too, with an object of its own.
+fn is_podman(stdout: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(stdout)
+        .is_ok_and(|info| info["host"].is_object() && info["store"].is_object())
 }
 
 /// What the daemon's socket tells where docker's words do not.
@@ -324,6 +336,22 @@ mod tests {
         assert!(matches!(judged(1, DOWN[0], DOWN[1]), EngineState::Down(_)));
         assert!(matches!(judged(1, FORBIDDEN[0], FORBIDDEN[1]), EngineState::Forbidden(_)));
         assert!(matches!(judged(1, "", "what?"), EngineState::Unknown(said) if said == "what?"));
+    }
+
+    #[test]
+    fn podman_behind_dockers_name_is_named() {
+        let info = r#"{"host":{"buildahVersion":"1.28.2","security":{"rootless":true}},"store":{},"version":{"Version":"4.3.1"}}"#;
+        for stderr in ["", "Emulate Docker CLI using podman. Create /etc/containers/nodocker to quiet msg."] {
+            let EngineState::Unknown(said) = judged(0, info, stderr) else { panic!("not unknown") };
+            assert_eq!(refusal(None, &said, "").kind, Kind::Podman);
+        }
+    }
+
+    #[test]
+    fn a_client_that_cannot_be_started_blames_no_image() {
+        let said = "/usr/bin/docker: line 3: /usr/libexec/docker: Permission denied";
+        assert!(matches!(judged(126, "", said), EngineState::Unknown(text) if text == said));
+        assert_eq!(refusal(None, said, "").kind, Kind::Unknown);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Nothing is hardened here; the environment is still stated, and deadlines still hold.
 
-use super::{Runtime, Task, full_disk};
+use super::{Runtime, Task, unless_exhausted};
 use crate::world::process::{Child, Ended};
 use anyhow::Result;
 
@@ -62,7 +62,7 @@ fn run_here(
         deadline: task.deadline,
         hold_stdin: task.hold_stdin,
     };
-    full_disk(&task.label, child.run_watched(on_line, overdue)?)
+    unless_exhausted(&task.label, child.run_watched(on_line, overdue)?)
 }
 
 #[cfg(test)]

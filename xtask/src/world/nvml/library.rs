@@ -1,7 +1,9 @@
 //! The real library, through nvml-wrapper.
 
 use super::{Answer, Gpu, GpuChoice, GpuError, Memory, RowRemap, Violations, device_id};
-use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, PerformancePolicy, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{
+    Clock, EccCounter, GpuVirtualizationMode, MemoryError, PerformancePolicy, TemperatureSensor,
+};
 use nvml_wrapper::enums::device::{GpuLockedClocksSetting, SampleValue};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
@@ -114,6 +116,15 @@ impl NvmlGpu {
     pub fn arch(&self) -> Answer<String> {
         let capability = self.ask(|device| device.cuda_compute_capability())?;
         Ok(format!("sm_{}{}", capability.major, capability.minor))
+    }
+
+    /// Whether this is a share of a GPU (a vGPU), or a GPU whose owner gives shares of it to others.
+    ///
+    /// # Errors
+    /// When the library does not say.
+    pub fn is_shared(&self) -> Answer<bool> {
+        let mode = self.ask(|device| device.virtualization_mode())?;
+        Ok(!matches!(mode, GpuVirtualizationMode::Bare | GpuVirtualizationMode::PassThrough))
     }
 
     fn set(&self, order: impl FnOnce(&mut Device<'_>) -> Result<(), NvmlError>) -> Answer<()> {

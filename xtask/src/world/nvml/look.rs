@@ -4,7 +4,7 @@
 
 use super::{Answer, Gpu, GpuError};
 use crate::pure::gpu_state::against_idle;
-use crate::world::process::Child;
+use crate::world::process::{Child, own_environment};
 use anyhow::{Context, Result};
 use schema::environment::{Reading, Snapshot};
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ impl Look {
         let child = Child {
             program: PathBuf::from(&self.words[0]),
             args,
-            env: std::env::vars().filter(|(key, _)| key == "PATH" || key == "LD_LIBRARY_PATH").collect(),
+            env: own_environment().into_iter().filter(|(key, _)| key == "PATH" || key == "LD_LIBRARY_PATH").collect(),
             dir: "/".into(),
             deadline: PATIENCE,
             hold_stdin: false,

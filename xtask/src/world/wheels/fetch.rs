@@ -2,8 +2,9 @@
 
 use super::{Lock, Wheel};
 use crate::failure::fail;
+use crate::pure::docker_says::{Kind, Refusal, refusal};
 use crate::world::container::last;
-use crate::world::process::{Child, find_program};
+use crate::world::process::{Child, Ended, find_program};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schema::{Digest, ExitCode};
@@ -51,11 +52,13 @@ impl Fetcher {
         let mut files = Vec::new();
         for (n, wheel) in lock.wheels.iter().enumerate() {
             let file = self.dir.join(wheel.file_name());
-            if !file.exists() {
+            if !file.exists() && !self.offline {
                 self.say(
                     &bar,
                     &format!("fetching {} of {}: {} {}", n + 1, lock.wheels.len(), wheel.name, wheel.version),
                 );
+            }
+            if !file.exists() {
                 self.fetch_one(wheel, &file, &bar)?;
             }
             check(wheel, &file)?;
@@ -125,28 +128,23 @@ impl Fetcher {
         let mut child = self.python(&args, Duration::from_secs(1800));
         child.env.push(("TMPDIR".into(), work.display().to_string()));
         let ended = while_watching(work, bar, || child.run(&mut |_| {}))?;
-        if ended.code == Some(0) {
-            let files = files_below(&out);
-            return Ok(files.into_iter().next().context("pip downloaded nothing and said it had")?);
-        }
         let what = format!("{} {}", wheel.name, wheel.version);
-        let said = ended
-            .stderr
-            .lines()
-            .rev()
-            .find(|line| line.starts_with("ERROR"))
-            .map_or_else(|| last(&ended.stderr), str::to_owned);
+        if ended.code == Some(0) {
+            return files_below(&out).into_iter().next().ok_or_else(|| {
+                let message = format!("pip ended well and left no file of {what}");
+                FetchError::Unreachable(fail(
+                    ExitCode::Environment,
+                    message,
+                    "python3 -m pip --version; type -a python3",
+                ))
+            });
+        }
         if let Some(found) = wrong_hash(&ended.stderr) {
             let message = format!("{what} is not what the lock says: expected sha256 {}, found {found}", wheel.sha256);
             return Err(FetchError::Refused(fail(ExitCode::Environment, message, WRONG_REMEDY)));
         }
-        let how = if ended.timed_out { "pip gave no answer within 30 minutes".into() } else { said };
-        let message = format!("failed to fetch {what}: {how}");
-        Err(FetchError::Unreachable(fail(
-            ExitCode::Environment,
-            message,
-            "check the network, then run the same command again; files already fetched are kept",
-        )))
+        let (how, remedy) = unfetched(&ended);
+        Err(FetchError::Unreachable(fail(ExitCode::Environment, format!("failed to fetch {what}: {how}"), remedy)))
     }
 
     fn python(&self, args: &[&str], deadline: Duration) -> Child {
@@ -172,7 +170,7 @@ impl Fetcher {
     fn say(&self, bar: &ProgressBar, line: &str) {
         bar.set_message(line.to_owned());
         if bar.is_hidden() && !self.quiet {
-            eprintln!("{line}");
+            crate::tell!("{line}");
         }
     }
 }
@@ -189,6 +187,25 @@ pub(super) fn check(wheel: &Wheel, file: &Path) -> Result<()> {
     fs_err::remove_file(file)?;
     let message = format!("{}: expected sha256 {}, found {found}; the file was removed", file.display(), wheel.sha256);
     Err(fail(ExitCode::Environment, message, WRONG_REMEDY))
+}
+
+/// Why pip fetched nothing, and what to type. It tells the cause in a warning, and then errs because it found nothing.
+fn unfetched(ended: &Ended) -> (String, &'static str) {
+    const NETWORK: &str = "check the network, then run the same command again; files already fetched are kept";
+    if ended.timed_out {
+        return ("pip gave no answer within 30 minutes".to_owned(), NETWORK);
+    }
+    let Refusal { kind, said } = refusal(None, &ended.stderr, "");
+    let told = |line: &&str| line.starts_with("ERROR");
+    let last = ended.stderr.lines().rev().find(told).map_or_else(|| last(&ended.stderr), str::to_owned);
+    match kind {
+        Kind::Unknown => (last, NETWORK),
+        Kind::Network => (format!("{} ({said})", kind.means()), NETWORK),
+        Kind::Unauthorised => {
+            (format!("the index does not give it to who we are ({said})"), "pip config list; PIP_INDEX_URL")
+        }
+        _ => (format!("{} ({said})", kind.means()), kind.remedy()),
+    }
 }
 
 /// The digest that pip got, where it refused one.

@@ -78,11 +78,14 @@ impl Unpacker {
             deadline: Duration::from_secs(300),
             hold_stdin: false,
         };
+        let before = files_below(into).len();
         let ended = child.run(&mut |_| {})?;
-        if ended.code == Some(0) {
-            return Ok(());
-        }
-        let message = format!("failed to unpack {} {}: {}", wheel.name, wheel.version, last(&ended.stderr));
+        let said = match ended.code {
+            Some(0) if files_below(into).len() > before => return Ok(()),
+            Some(0) => "python3 ended well and left no file".to_owned(),
+            _ => last(&ended.stderr),
+        };
+        let message = format!("failed to unpack {} {}: {said}", wheel.name, wheel.version);
         Err(fail(ExitCode::Environment, message, "df -h target; then run the same command again"))
     }
 }
@@ -178,6 +181,19 @@ mod tests {
         assert_eq!((mode("nvidia/cu13/bin/nvcc"), mode("nvidia/cu13/include/a.h")), (0o755, 0o644));
         std::fs::write(into.join("nvidia/cu13/include/a.h"), "///").unwrap();
         assert!(!is_installed(&lock.digest, &into));
+    }
+
+    #[test]
+    fn a_reader_that_ends_well_and_leaves_nothing_has_unpacked_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lock, file) = made(dir.path());
+        let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fake:/usr/bin:/bin");
+        let env = [("PATH", fake), ("FAKE_LOG", "/dev/null"), ("FAKE_DO", "exit 0")];
+        let idle = Unpacker { env: env.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec() };
+        let into = dir.path().join("toolkit");
+        let error = idle.unpack(&lock, &[file], &into).unwrap_err();
+        assert!(error.to_string().contains("left no file"), "{error}");
+        assert!(!into.exists());
     }
 
     #[test]

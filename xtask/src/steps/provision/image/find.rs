@@ -148,7 +148,7 @@ fn pulled(options: &ProvisionOptions, engine: &Engine, pinned: &PinnedBase) -> R
     }
     let reference = pinned.reference();
     if !options.quiet {
-        eprintln!("pulling {reference}");
+        crate::tell!("pulling {reference}");
     }
     let child = Child {
         program: engine.docker.clone(),

@@ -35,10 +35,20 @@ pub(super) struct Probed {
 /// The file that must arrive outside.
 const MARK: &str = "mark";
 
+/// The file that must be seen inside.
+const SEEN: &str = "seen";
+
+/// The exit code of [`SCRIPT`] when [`SEEN`] is not there: another folder is mounted under the name of ours.
+const NOT_OURS: i32 = 93;
+
+/// The exit code of [`SCRIPT`] when [`MARK`] cannot be written.
+const NOT_WRITABLE: i32 = 91;
+
 /// The exit code of [`SCRIPT`] when a GPU node cannot be opened.
 const NO_GPU: i32 = 92;
 
 const SCRIPT: &str = r#"
+read -r seen <seen && [ "$seen" = "$1" ] || exit 93
 echo "$1" >mark || exit 91
 for node in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia[0-9]*; do
   [ ! -e "$node" ] || (: <"$node") || exit 92
@@ -98,6 +108,7 @@ fn ask(paths: &Paths, runtime: &DockerRuntime) -> Result<Probed> {
     fs_err::create_dir_all(paths.state())?;
     let dir = tempfile::tempdir_in(paths.state())?;
     let nonce = dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    fs_err::write(dir.path().join(SEEN), format!("{nonce}\n"))?;
     let task = Task {
         label: "probe".into(),
         program: "sh".into(),
@@ -132,13 +143,33 @@ fn failed(runtime: &DockerRuntime, dir: &Path, ended: &Ended) -> anyhow::Error {
         let message = format!("{}, brought in by {way} (exit code {code}): {}", kind.means(), said.said);
         return fail(ExitCode::Environment, message, kind.remedy());
     }
-    let (uid, gid) = runtime.user;
+    if ended.code == Some(NOT_OURS) {
+        return elsewhere(dir, "does not see what lies there");
+    }
+    let denied = |words: &str| said.said.to_lowercase().contains(words);
+    if ended.code == Some(NOT_WRITABLE) || denied("permission denied") || denied("read-only file system") {
+        let (uid, gid) = runtime.user;
+        let message = format!(
+            "a program in a container, as user {uid}:{gid}, cannot write into {} (exit code {code}): {}",
+            dir.display(),
+            said.said
+        );
+        return fail(ExitCode::Environment, message, cannot_write(dir));
+    }
+    let what = format!("the first program in a container did not end well (exit code {code})");
+    fail(ExitCode::Environment, said.message(&what), said.kind.remedy())
+}
+
+/// Another folder than ours is mounted under its name.
+fn elsewhere(dir: &Path, found: &str) -> anyhow::Error {
     let message = format!(
-        "a program in a container, as user {uid}:{gid}, cannot write into {} (exit code {code}): {}",
-        dir.display(),
-        said.said
+        "a program in a container has another folder than ours at {}: it {found}; the daemon is on another machine, in a \
+         virtual machine, or a snap's, which has a /tmp of its own",
+        dir.display()
     );
-    fail(ExitCode::Environment, message, cannot_write(dir))
+    let remedy =
+        "docker context ls; echo $DOCKER_HOST; type -a docker; the daemon must run on this machine and see this folder";
+    fail(ExitCode::Environment, message, remedy)
 }
 
 /// The file is here, whole, and ours: else later files would not arrive, or could not be replaced.
@@ -146,13 +177,7 @@ fn arrived(runtime: &DockerRuntime, dir: &Path, nonce: &str) -> Result<()> {
     let file = dir.join(MARK);
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     if text.trim() != nonce {
-        let message = format!(
-            "a program in a container wrote into {} and ended well, and nothing arrived: docker mounts another \
-             machine's folder",
-            dir.display()
-        );
-        let remedy = "docker context ls; echo $DOCKER_HOST; the daemon must run on this machine and see this folder";
-        return Err(fail(ExitCode::Environment, message, remedy));
+        return Err(elsewhere(dir, "wrote there and ended well, and nothing arrived"));
     }
     let owner = file.metadata().with_context(|| format!("failed to look at {}", file.display()))?.uid();
     let ours = rustix::process::geteuid().as_raw();

@@ -100,6 +100,45 @@ fn what_pip_refuses_by_hash_is_refused() {
     assert!(error.to_string().ends_with("found ff"), "{error}");
 }
 
+/// What `pip download` says and ends with; asked for its version it answers.
+fn saying(said: &str, code: i32) -> String {
+    format!("case \"$*\" in *--version*) exit 0;; esac\ncat >&2 <<'END'\n{said}\nEND\nexit {code}")
+}
+
+#[test]
+fn the_cause_is_told_and_not_that_nothing_was_found() {
+    // In the shape of pip 23: the cause is a warning, and what ends it says nothing of it.
+    let end = "ERROR: Could not find a version that satisfies the requirement one==1 (from versions: none)\n\
+               ERROR: No matching distribution found for one==1";
+    let broken = |why: &str| {
+        format!("WARNING: Retrying (Retry(total=0)) after connection broken by '{why}': /simple/one/\n{end}")
+    };
+    for (said, words, remedy) in [
+        (broken("[Errno -3] Temporary failure in name resolution"), "the network does not reach it", "network"),
+        (broken("ProxyError('Cannot connect to proxy.', OSError('x'))"), "Cannot connect to proxy", "network"),
+        (broken("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]'))"), "certificate", "date"),
+        (format!("WARNING: 401 Error, Credentials not correct for https://index.example/\n{end}"), "who we are", "pip"),
+        ("ERROR: Could not install: [Errno 28] No space left on device".to_owned(), "a disk is full", "df -h"),
+        ("ERROR: Could not install: [Errno 122] Disk quota exceeded".to_owned(), "a quota", "df -i"),
+        (end.to_owned(), "No matching distribution", "network"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let fetched = fetcher(dir.path(), &saying(&said, 1)).fetch(&lock(&["one"]));
+        let Err(FetchError::Unreachable(error)) = fetched else { panic!("{said}") };
+        assert_eq!(code_of(&error), ExitCode::Environment);
+        assert!(error.to_string().contains(words) && remedy_of(&error).unwrap().contains(remedy), "{error:#}");
+    }
+}
+
+#[test]
+fn a_client_that_ends_well_and_leaves_nothing_has_fetched_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetched = fetcher(dir.path(), &saying("", 0)).fetch(&lock(&["one"]));
+    let Err(FetchError::Unreachable(error)) = fetched else { panic!() };
+    assert_eq!(code_of(&error), ExitCode::Environment);
+    assert!(error.to_string().contains("left no file of one 1"), "{error}");
+}
+
 #[test]
 fn offline_uses_what_is_here_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
