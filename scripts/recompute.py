@@ -5,10 +5,13 @@ Shares no code with Assay: needs only Python and pyarrow (pip install pyarrow).
 
     scripts/recompute.py RUN [ROOT]      ROOT is the repository, by default the folder above this script
 
+The events of a superseded run left the tree; the script says how git brings them back.
+
 Exit status: 0 when every value compared is equal to the printed digit, 1 otherwise, 2 on a wrong command line.
 """
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -95,6 +98,11 @@ def main():
         return 2
     root = Path(sys.argv[2]) if len(sys.argv) == 3 else Path(__file__).resolve().parent.parent
     run_dir = root / "results" / "events" / sys.argv[1]
+    record = root / "manifests" / f"{sys.argv[1]}.events.json"
+    if not run_dir.exists() and record.exists():
+        commit = json.loads(record.read_text())["commit"]
+        print(f"its events left the tree: git checkout {commit} -- results/events/{sys.argv[1]}", file=sys.stderr)
+        return 1
     with open(root / "results" / "summary" / sys.argv[1] / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     cache = {}

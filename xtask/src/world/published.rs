@@ -2,6 +2,7 @@
 
 use super::files;
 use super::layout::{Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
+use super::past;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::gate::ADVICE;
@@ -46,11 +47,13 @@ pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
 }
 
 fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<PublishedRun> {
-    let layout = Layout::Published { paths: paths.clone(), run };
+    let left = past::record(paths, &run)?;
+    let layout = Layout::published(paths, run);
     let environment: Environment = json(&layout, "environment.json")?;
     let metrics = String::from_utf8(read(&layout, "summary/metrics.csv")?).context("summary/metrics.csv")?;
     let metrics = from_csv(&metrics)?;
     let mut run = told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook);
+    run.events_in = left.map(|record| record.commit);
     if let Some(reopened) = layout.read(REOPENED)? {
         let file: ReopenedFile = toml::from_str(&String::from_utf8(reopened).context(REOPENED)?)
             .with_context(|| format!("failed to read {}", layout.shown(REOPENED)))?;
@@ -94,6 +97,7 @@ pub fn told(
         refused_before: notebook.map(|notebook| refused_before(notebook, manifest, verdict)).unwrap_or_default(),
         withdrawn: notebook.map(|notebook| withdrawals(notebook, &predicate.run)).unwrap_or_default(),
         remarks: advice(verdict).into_iter().collect(),
+        events_in: None,
     }
 }
 
