@@ -1,3 +1,5 @@
+//! Tests over captured logs of Nsight Compute.
+
 use super::*;
 use schema::Digest;
 use schema::counters::{CountedProgram, CounterLog};
