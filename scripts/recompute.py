@@ -7,6 +7,8 @@ Shares no code with Assay: needs only Python and pyarrow (pip install pyarrow).
 
     scripts/recompute.py RUN [ROOT]      ROOT is the repository, by default the folder above this script
 
+The events of a superseded run left the tree; the script says how git brings them back.
+
 Exit status: 0 when every value compared is equal to the printed digit, 1 otherwise, 2 on a wrong command line or without pyarrow.
 """
 
@@ -122,9 +124,15 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     root = Path(sys.argv[2]) if len(sys.argv) == 3 else Path(__file__).resolve().parent.parent
-    if not (root / "manifests" / f"{sys.argv[1]}.json").is_file():
-        print(f"no published run {sys.argv[1]} in {root / 'manifests'}", file=sys.stderr)
+    manifests = root / "manifests"
+    if not (manifests / f"{sys.argv[1]}.json").is_file():
+        print(f"no published run {sys.argv[1]} in {manifests}", file=sys.stderr)
         return 2
+    record = manifests / f"{sys.argv[1]}.events.json"
+    if record.exists() and not (root / "results" / "events" / sys.argv[1]).exists():
+        commit = json.loads(record.read_text())["commit"]
+        print(f"its events left the tree: git checkout {commit} -- results/events/{sys.argv[1]}", file=sys.stderr)
+        return 1
     sealed = Sealed(root, sys.argv[1])
     rows = list(csv.DictReader(io.StringIO(sealed.read("summary/metrics.csv").decode(), newline="")))
     cache = {}

@@ -33,7 +33,7 @@ fn layout(target: &str) -> Layout {
         return Layout::Raw(target.into());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    Layout::Published { paths: Paths::new(root), run: target.to_owned() }
+    Layout::published(&Paths::new(root), target)
 }
 
 /// What one split gave.

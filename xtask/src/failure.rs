@@ -5,7 +5,7 @@ use schema::ExitCode;
 use std::io::ErrorKind;
 
 /// An operating failure with its exit code.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// The exit code.
@@ -14,6 +14,15 @@ pub struct Failure {
     pub message: String,
     /// The next thing to type; empty when the message says it.
     pub remedy: String,
+}
+
+impl Failure {
+    /// What an error says, to be said again.
+    #[must_use]
+    pub fn of(error: &anyhow::Error) -> Self {
+        let remedy = remedy_of(error).unwrap_or_default().to_owned();
+        Self { code: code_of(error), message: format!("{error:#}"), remedy }
+    }
 }
 
 /// An error that ends the command with `code`.

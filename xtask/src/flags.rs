@@ -46,7 +46,8 @@ pub enum Command {
     Verify(Verify),
     /// Two runs: REPRODUCED, SHIFTED or AMBIGUOUS, with effect and interval, and what differs in how they were made.
     Compare(Compare),
-    /// Judge a run again and, when every gate passes, publish it.
+    /// Judge a run again and, when every gate passes, publish it. Where the tracked tree would exceed 16 MiB, the events of
+    /// superseded runs leave it and stay in git history.
     Publish(Publish),
     /// Every published number: current, carried over, stale or retracted, and why.
     Status(Where),

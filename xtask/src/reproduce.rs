@@ -31,7 +31,7 @@ pub fn reproduce(session: &mut Session<'_>, ask: &flags::Reproduce) -> Result<Re
     let frozen = session.freeze(ask, &device)?;
     let provisioned = session.provision(&ask.place, &device)?;
     let published = published_builds(session.paths())?;
-    let built = session.build(&provisioned, &device, &published)?;
+    let built = session.build(&provisioned, &device, &published.records)?;
     let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
     let counted = session.counters(ask, &provisioned, &built, &frozen, &sanitized, &device)?;
     let counted = counted.as_ref();

@@ -27,6 +27,7 @@ use crate::steps::provision::{ProvisionOptions, Provisioned, provision};
 use crate::steps::sanitize::{self, Program, Sanitized, sanitize};
 use crate::steps::seal::Sealed;
 use crate::world::files::digest_plain;
+use crate::world::git::Git;
 use crate::world::profiler;
 use crate::world::ui::Ui;
 use anyhow::Result;
@@ -328,6 +329,9 @@ impl<'a> Session<'a> {
             parts.push(("markdown", format!("{} {text}", file.display())));
         }
         parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
+        // What left the tree is at hand or not by how much of its history was fetched.
+        let shallow = Git::at(paths.root())?.map(|git| git.is_shallow()).transpose()?;
+        parts.push(("shallow", format!("{shallow:?}")));
         let key = cache::key(&parts);
         let work = || cache::answer(paths, "published", key, || published_levels(paths));
         let (levels, _) = self.journal.step("verify", work, |(_, cached)| Said { cached: *cached, key })?;

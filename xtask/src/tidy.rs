@@ -9,7 +9,7 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.
-const TREE_LIMIT_BYTES: u64 = 16 << 20;
+pub(crate) const TREE_LIMIT_BYTES: u64 = 16 << 20;
 /// Folders and endings that are never tracked.
 const NEVER_TRACKED: &[&str] = &["target/", "results/raw/"];
 const NEVER_TRACKED_ENDINGS: &[&str] = &[".cubin", ".fatbin", ".ptx", ".o", ".so", ".partial"];
@@ -31,7 +31,7 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
     let tracked = tracked_files(paths.root())?;
     let mut findings = Vec::new();
     findings.extend(wrongly_tracked(&tracked));
-    findings.extend(too_large(paths.root(), &tracked)?);
+    findings.extend(too_large(paths.root(), &tracked, TREE_LIMIT_BYTES));
     findings.extend(notebook_shrunk(paths)?);
     for name in &tracked {
         let path = paths.root().join(name);
@@ -62,13 +62,11 @@ fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
     tracked.iter().filter(wrong).map(finding).collect()
 }
 
-fn too_large(root: &Path, tracked: &[String]) -> Result<Vec<Finding>> {
-    let mut total = 0;
-    for name in tracked {
-        total += fs_err::symlink_metadata(root.join(name)).map_or(0, |meta| meta.len());
-    }
-    let what = format!("the tracked tree has {total} bytes, and {TREE_LIMIT_BYTES} are allowed");
-    Ok(if total > TREE_LIMIT_BYTES { vec![Finding { path: ".".into(), what }] } else { Vec::new() })
+fn too_large(root: &Path, tracked: &[String], limit: u64) -> Option<Finding> {
+    let bytes = |name: &String| fs_err::symlink_metadata(root.join(name)).map_or(0, |meta| meta.len());
+    let total: u64 = tracked.iter().map(bytes).sum();
+    let what = format!("the tracked tree has {total} bytes, and {limit} are allowed");
+    (total > limit).then(|| Finding { path: ".".into(), what })
 }
 
 /// Every committed notebook, on any line of history, must be a prefix of the one in the work tree. Full history: a merge that
@@ -170,6 +168,15 @@ mod tests {
     fn tracked_outputs_are_found() {
         let tracked = ["results/raw/x/plan.toml", "a/b.cubin", "src/main.rs"].map(str::to_owned);
         assert_eq!(wrongly_tracked(&tracked).len(), 2);
+    }
+
+    #[test]
+    fn a_tree_over_its_limit_is_found() {
+        let (dir, _) = repository();
+        let tracked = tracked_files(dir.path()).unwrap();
+        assert_eq!(too_large(dir.path(), &tracked, 14), None);
+        let found = too_large(dir.path(), &tracked, 13).unwrap();
+        assert_eq!(found.what, "the tracked tree has 14 bytes, and 13 are allowed");
     }
 
     #[test]

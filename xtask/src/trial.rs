@@ -38,6 +38,8 @@ pub(crate) const DEVICE: &str = "0123456789abcdef";
 pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
 /// Everything a run is made from, before it is written.
 pub(crate) struct Trial {
+    /// The run's id.
+    pub(crate) run: String,
     pub(crate) plan: Plan,
     pub(crate) claims: ClaimFile,
     pub(crate) environment: Environment,
@@ -86,6 +88,7 @@ impl Trial {
         let build = records::build();
         let cells = cells::cells(&plan, &build);
         Self {
+            run: RUN.to_owned(),
             environment: records::environment(),
             telemetry: cells::telemetry(plan.cells(&SLOTS).len() as u32),
             sanitizer: records::sanitizer(&cells, &build),
@@ -192,8 +195,16 @@ impl Trial {
         disk.put("NOTEBOOK.md", &append("# Notebook\n", entry).unwrap());
     }
 
+    /// Writes and seals this run beside those of a repository that holds the trial; its source is the commit checked out.
+    pub(crate) fn sealed_in(&self, disk: &OnDisk) -> Sealed {
+        self.write_run(disk);
+        let commit = Git::at(disk.root.path()).unwrap().unwrap().head().unwrap();
+        seal(&disk.paths.run(&self.run), self.inputs(disk, commit)).unwrap()
+    }
+
     fn write_run(&self, disk: &OnDisk) {
-        let file = |name: &str, bytes: &[u8]| write_whole(&disk.run().join(name), bytes).unwrap();
+        let run = disk.paths.run(&self.run);
+        let file = |name: &str, bytes: &[u8]| write_whole(&run.join(name), bytes).unwrap();
         let plan = toml::to_string(&self.plan).unwrap();
         file("plan.toml", plan.as_bytes());
         file("claims.toml", toml::to_string(&self.claims).unwrap().as_bytes());
@@ -215,14 +226,14 @@ impl Trial {
             file(&name, &serde_json::to_vec_pretty(verdict).unwrap());
         }
         for cell in &self.cells {
-            cells::write(&disk.run(), cell, Digest::of(&plan));
+            cells::write(&run, cell, Digest::of(&plan));
         }
     }
 
     fn inputs(&self, disk: &OnDisk, commit: String) -> SealInputs {
         let mut chain = Chain::default();
         let intent = Intent {
-            run: RUN.to_owned(),
+            run: self.run.clone(),
             plan: Digest::of(toml::to_string(&self.plan).unwrap()),
             sass: sass_digest(&self.build, &self.environment.device.arch),
             device: self.environment.device.id.clone(),
@@ -271,6 +282,15 @@ impl OnDisk {
         self.paths.run(RUN)
     }
 
+    /// A copy that a test may damage.
+    pub(crate) fn copied(&self) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let status =
+            std::process::Command::new("cp").arg("-a").arg(self.root.path().join(".")).arg(root.path()).status();
+        assert!(status.unwrap().success());
+        Self { paths: Paths::new(root.path()), build: self.build.clone(), root }
+    }
+
     /// Writes a file of the repository.
     pub(crate) fn put(&self, name: &str, text: &str) {
         write_whole(&self.root.path().join(name), text.as_bytes()).unwrap();
@@ -303,9 +323,5 @@ pub(crate) fn evidence() -> (Evidence, Facts) {
 
 /// A copy of the passing trial on disk that a test may damage.
 pub(crate) fn copy() -> OnDisk {
-    let (shared, _) = shared();
-    let root = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new("cp").arg("-a").arg(shared.root.path().join(".")).arg(root.path()).status();
-    assert!(status.unwrap().success());
-    OnDisk { paths: Paths::new(root.path()), build: shared.build.clone(), root }
+    shared().0.copied()
 }

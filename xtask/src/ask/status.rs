@@ -118,8 +118,8 @@ struct Run {
 
 impl Run {
     fn load(paths: &Paths, id: String) -> Result<Self> {
-        let layout = Layout::Published { paths: paths.clone(), run: id.clone() };
-        let text = |name: &str| files::read_text(&layout.path(name));
+        let layout = Layout::published(paths, id.clone());
+        let text = |name: &str| String::from_utf8(read(&layout, name)?).with_context(|| layout.shown(name));
         let manifest: Manifest = json(&layout, MANIFEST)?;
         let mut launched = BTreeMap::new();
         let headers = manifest.subject.iter().map(|subject| subject.name.as_str());
@@ -164,8 +164,11 @@ impl Run {
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
-    let path = layout.path(name);
-    serde_json::from_slice(&files::read_plain(&path)?).with_context(|| format!("failed to read {}", path.display()))
+    serde_json::from_slice(&read(layout, name)?).with_context(|| format!("failed to read {}", layout.shown(name)))
+}
+
+fn read(layout: &Layout, name: &str) -> Result<Vec<u8>> {
+    layout.read(name)?.with_context(|| format!("{} is absent", layout.shown(name)))
 }
 
 #[cfg(test)]

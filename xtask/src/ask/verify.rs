@@ -56,7 +56,7 @@ pub struct Problem {
     /// The file, below the run directory or below the repository's root.
     pub path: String,
     /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
-    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `chain`.
+    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `chain`, `history`.
     pub kind: String,
     /// What exactly.
     pub detail: String,
@@ -125,12 +125,12 @@ impl fmt::Display for Report {
         let detached = format!("{} detached at hand, {} not", self.detached_checked, self.detached_absent);
         match self.level {
             _ if !self.ok => {
-                let word = if problems == 1 { "problem" } else { "problems" };
-                writeln!(f, "{problems} {word} in {files} files")?;
-                write!(
+                writeln!(
                     f,
                     "  try: git status; what was committed comes back by git checkout -- FILE, a run directory by cargo xtask unpack DIR"
-                )
+                )?;
+                let word = if problems == 1 { "problem" } else { "problems" };
+                write!(f, "{problems} {word} in {files} files")
             }
             Some(level) => write!(f, "{level}: {files} files and {bytes} bytes hold ({detached})"),
             None => write!(f, "{files} files hold"),
@@ -206,7 +206,7 @@ fn verify_run(
 }
 
 /// The verdict of a run whose every byte is as it was sealed.
-pub(super) fn sealed_bytes(layout: &Layout) -> Result<Verdict> {
+pub(crate) fn sealed_bytes(layout: &Layout) -> Result<Verdict> {
     let mut report = Report::default();
     let sealed = files::check(layout, &mut report)?;
     match (sealed, report.problems.first()) {
@@ -218,7 +218,7 @@ pub(super) fn sealed_bytes(layout: &Layout) -> Result<Verdict> {
 
 /// Every published run, by its manifest.
 fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
-    Ok(published::ids(paths)?.into_iter().map(|run| Layout::Published { paths: paths.clone(), run }).collect())
+    Ok(published::ids(paths)?.into_iter().map(|run| Layout::published(paths, run)).collect())
 }
 
 /// Every rendered number is one of a published run: regions and references read as they would if rendered now.
@@ -255,12 +255,12 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
         return Ok(vec![Layout::Raw(fs_err::canonicalize(path)?)]);
     }
     if let Some(run) = run_of_manifest(paths, &path) {
-        return Ok(vec![Layout::Published { paths: paths.clone(), run }]);
+        return Ok(vec![Layout::published(paths, run)]);
     }
     let is_id = published::is_id(target);
     let mut found = Vec::new();
     if is_id && paths.manifests().join(format!("{target}.json")).exists() {
-        found.push(Layout::Published { paths: paths.clone(), run: target.to_owned() });
+        found.push(Layout::published(paths, target));
     }
     if is_id && paths.run(target).is_dir() {
         found.push(Layout::Raw(paths.run(target)));

@@ -291,7 +291,7 @@ impl OfRun {
     /// Where the run lies, published or in its run directory, if it is here.
     fn find(paths: &Paths, run: &str) -> Option<Layout> {
         let plain = crate::world::files::check_name(run).is_ok() && !run.contains('/');
-        let published = Layout::Published { paths: paths.clone(), run: run.to_owned() };
+        let published = Layout::published(paths, run);
         let layouts = [published, Layout::Raw(paths.run(run))];
         layouts.into_iter().find(|layout| plain && layout.path(VERDICT).is_file())
     }

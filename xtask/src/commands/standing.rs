@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// Exit 12 when this tree's kernels or harness do not build, 16 when what is published does not read. Without a toolkit the
 /// command says of which numbers nothing is known, and ends with exit 11.
 pub fn status(ctx: &Context<'_>, place: &Where) -> Result<Done> {
-    let published = published_builds(ctx.paths)?;
+    let published = published_builds(ctx.paths)?.records;
     let built = if published.is_empty() { Ok(none()) } else { tree_sass(ctx, place, &published) };
     let built = match built {
         Err(error) if code_of(&error) == ExitCode::Environment => {

@@ -42,12 +42,16 @@ pub fn publish(ctx: &Context<'_>, ask: &Publish) -> Result<Done> {
         "run": written.run,
         "gates": gates,
         "written": written.paths,
+        "left_the_tree": written.left.iter().map(|left| &left.run).collect::<Vec<_>>(),
         "signed_by": written.signer.as_ref().map(|signer| &signer.fingerprint),
         "check": written.check,
     });
     let what = if written.already { "was published before" } else { "published" };
     let (files, bytes) = (written.paths.len(), written.bytes);
     let mut text = format!("run {} {what}: {files} files, {bytes} bytes\n{}", written.run, written.next.join("\n"));
+    for left in &written.left {
+        text += &format!("\nthe events of {} left the tree to make room, and stay in {}", left.run, left.record.commit);
+    }
     text += &format!("\na stranger checks it without Assay by\n  {}", written.check.join("\n  "));
     text += &match &written.signer {
         Some(signer) => format!("\nwith allowed_signers holding: author {}", signer.public_key.trim()),

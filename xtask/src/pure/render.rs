@@ -73,6 +73,8 @@ pub struct PublishedRun {
     pub counters: Option<CounterReport>,
     /// What else a reader must know at once, e.g. which closed work it takes up again.
     pub remarks: Vec<String>,
+    /// The commit that holds its events; absent while they are in the tree.
+    pub events_in: Option<String>,
 }
 
 /// The body of RESULTS.md's region: devices by name, the newest run of each first; then what was withdrawn and is no number of
@@ -89,7 +91,7 @@ pub fn results_region(runs: &[PublishedRun], elsewhere: &[Elsewhere]) -> String 
                 phase_table(run, phase, &mut text);
             }
             counters::table(run, &mut text);
-            let _ = writeln!(text, "All values: `results/summary/{}/metrics.csv`.\n", run.run);
+            let _ = writeln!(text, "All values: `results/summary/{}/metrics.csv`.{}\n", run.run, events_told(run));
         }
     }
     if text.is_empty() {
@@ -97,6 +99,14 @@ pub fn results_region(runs: &[PublishedRun], elsewhere: &[Elsewhere]) -> String 
     }
     struck::elsewhere_table(elsewhere, &mut text);
     text.trim_end().to_owned() + "\n"
+}
+
+/// How a reader gets the events of a run that a newer one superseded.
+fn events_told(run: &PublishedRun) -> String {
+    let told = |commit: &String| {
+        format!("\nIts events left the tree: `git checkout {commit} -- results/events/{}` brings them back.", run.run)
+    };
+    run.events_in.as_ref().map(told).unwrap_or_default()
 }
 
 /// Runs by device, devices by name, the newest run first; run ids begin with their time.

@@ -1,8 +1,10 @@
 //! Step publish: what every gate let pass goes into `manifests/` and `results/`, all of it or nothing.
 //!
 //! Everything is staged first and checked against the manifest while it is copied; then it is moved, the manifest last. A
-//! publication interrupted before that is undone by the next one.
+//! publication interrupted before that is undone by the next one. Where the tree would grow too large, the events of superseded
+//! runs leave it then.
 
+mod leave;
 mod stage;
 
 #[cfg(test)]
@@ -17,11 +19,14 @@ use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::json::to_bytes;
 use crate::pure::notebook::parse;
+use crate::tidy::TREE_LIMIT_BYTES;
 use crate::world::files;
 use crate::world::layout::{MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
+use crate::world::past::record_name;
 use crate::world::published;
 use crate::world::signature::{NAMESPACE, Signer, SigningKey, signer};
 use anyhow::Result;
+use leave::Leaving;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +39,8 @@ pub struct Written {
     pub paths: Vec<String>,
     /// Bytes now to be committed.
     pub bytes: u64,
+    /// What left the tree to make room for it.
+    pub left: Vec<Leaving>,
     /// Whether it had been published before, and nothing was written.
     pub already: bool,
     /// What to type next.
@@ -47,9 +54,14 @@ pub struct Written {
 /// Publishes a run, signed with an SSH key when one is given.
 ///
 /// # Errors
-/// Exit 15 when it is too large to commit, the notebook bars it or another run has its id; 16 when a file differs from the manifest by now; 11
-/// when the key does not sign.
+/// Exit 15 when it is too large to commit, the notebook bars it or another run has its id, or the commit checked out does not
+/// hold what must leave the tree to make room; 16 when a file differs from the manifest by now; 11 when the key does not sign.
 pub fn publish(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) -> Result<Written> {
+    publish_within(paths, passed, key, TREE_LIMIT_BYTES)
+}
+
+/// As [`publish`], into a tracked tree of at most so many bytes.
+fn publish_within(paths: &Paths, passed: &Passed, key: Option<&SigningKey>, limit: u64) -> Result<Written> {
     let sealed = passed.judged().sealed();
     let run = sealed.manifest().predicate.run.clone();
     let manifest = to_bytes(sealed.manifest())?;
@@ -70,10 +82,14 @@ pub fn publish(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) -> Resu
     let staged = stage::stage(paths, passed, key.filter(|_| !already))?;
     // A Markdown file without its region must be found before anything is moved.
     published::rendered(paths, &published::runs(paths)?)?;
+    let adds = if already { (&[][..], 0) } else { (&staged.paths[..], staged.bytes) };
+    let left = leave::choose(paths, passed, adds, limit)?;
     if !already {
         move_into_place(paths, &run, staged.dir.path())?;
     }
+    leave::carry_out(paths, &left)?;
     let mut written = staged.paths;
+    written.extend(left.iter().map(|leaving| record_name(&leaving.run)));
     written.extend(render(paths)?);
     let next = next_commands(&run);
     let signature = paths.root().join(published_name(&run, SIGNATURE));
@@ -81,7 +97,7 @@ pub fn publish(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) -> Resu
         fail(ExitCode::Integrity, format!("{}: {error:#}", signature.display()), format!("cargo xtask verify {run}"))
     })?;
     let check = stranger_commands(&run, signer.is_some());
-    Ok(Written { run, paths: written, bytes: staged.bytes, already, next, check, signer })
+    Ok(Written { run, paths: written, bytes: staged.bytes, left, already, next, check, signer })
 }
 
 /// What the notebook withdrew, or records as lacking provenance, since it was measured.

@@ -20,6 +20,17 @@ pub struct Git {
     root: PathBuf,
 }
 
+/// A file, link or submodule of a folder as of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeEntry {
+    /// Its mode as git writes it: `100644` and `100755` are plain files.
+    pub mode: String,
+    /// Its bytes; none for what is no file.
+    pub bytes: u64,
+    /// Its name below the folder.
+    pub name: String,
+}
+
 /// The state of the source at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
@@ -115,6 +126,46 @@ impl Git {
         }
         let listed = self.text(&["ls-tree", "-z", "--full-tree", commit, "--", path])?;
         if listed.is_empty() { Ok(None) } else { Err(self.failed("cat-file", &ended.stderr)) }
+    }
+
+    /// What a folder holds as of a commit, to all depths; absent when the commit has no such folder.
+    ///
+    /// # Errors
+    /// When git cannot be run, or lists more than is kept of what it prints.
+    pub fn folder_at(&self, commit: &str, folder: &str) -> Result<Option<Vec<TreeEntry>>> {
+        let tree = format!("{commit}:{folder}");
+        let kind = self.run(&["cat-file", "-t", &tree])?;
+        if kind.code != Some(0) || kind.stdout.trim() != "tree" {
+            return Ok(None);
+        }
+        let text = self.text(&["ls-tree", "-r", "-z", "-l", &tree])?;
+        let lines = text.split('\0').filter(|line| !line.is_empty());
+        lines
+            .map(|line| tree_entry(line).with_context(|| format!("git lists {line:?}")))
+            .collect::<Result<_>>()
+            .map(Some)
+    }
+
+    /// Writes a folder as of a commit into a tar archive, by names below that folder.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn archive(&self, commit: &str, folder: &str, to: &Path) -> Result<()> {
+        let to = to.to_str().context("the archive's path is not UTF-8")?;
+        self.text(&["archive", "--format=tar", "-o", to, &format!("{commit}:{folder}")]).map(drop)
+    }
+
+    /// The files that git tracks once everything below `folders` is added, as far as they are there, with their bytes.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn tree_with(&self, folders: &[&str]) -> Result<BTreeMap<String, u64>> {
+        let mut listed = self.text(&["ls-files", "-z", "--cached"])?;
+        let mut others = vec!["ls-files", "-z", "--others", "--exclude-standard", "--"];
+        others.extend(folders);
+        listed += &self.text(&others)?;
+        let there = |name: &str| Some((name.to_owned(), fs_err::symlink_metadata(self.root.join(name)).ok()?.len()));
+        Ok(listed.split('\0').filter(|name| !name.is_empty()).filter_map(there).collect())
     }
 
     /// The files below these paths that differ between a commit and the work tree.
@@ -273,7 +324,17 @@ pub fn is_source(name: &str) -> bool {
     !(prose || name.starts_with("manifests/") || name.starts_with("results/"))
 }
 
-fn is_commit_id(text: &str) -> bool {
+/// `MODE TYPE OBJECT SIZE<tab>NAME`; what has no bytes of its own has the size `-`.
+fn tree_entry(line: &str) -> Option<TreeEntry> {
+    let (facts, name) = line.split_once('\t')?;
+    let mut facts = facts.split_ascii_whitespace();
+    let (mode, bytes) = (facts.next()?.to_owned(), facts.nth(2)?);
+    let bytes = if bytes == "-" { 0 } else { bytes.parse().ok()? };
+    Some(TreeEntry { mode, bytes, name: name.to_owned() })
+}
+
+/// Whether a text is a commit's whole id, 40 hex digits.
+pub(super) fn is_commit_id(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
@@ -425,6 +486,43 @@ mod tests {
         assert_eq!(git.first_pointer().unwrap(), None);
         commit(&git, &[("kernels/table.bin", &pointer)]);
         assert_eq!(git.first_pointer().unwrap().as_deref(), Some("kernels/table.bin"));
+    }
+
+    #[test]
+    fn a_folder_of_the_past_is_listed_and_archived_as_it_was() {
+        let (dir, git) = repository();
+        let first = commit(&git, &[("a/b/c.txt", "old\r\n"), ("a/d.txt", "12"), (".gitattributes", "* text=auto\n")]);
+        commit(&git, &[("a/b/c.txt", "new")]);
+        let listed = git.folder_at(&first, "a").unwrap().unwrap();
+        let listed: Vec<_> = listed.iter().map(|e| (e.mode.as_str(), e.name.as_str())).collect();
+        assert_eq!(listed, [("100644", "b/c.txt"), ("100644", "d.txt")]);
+        for none in ["b", "a/d.txt", "../a"] {
+            assert_eq!(git.folder_at(&first, none).unwrap(), None, "{none}");
+        }
+        let to = dir.path().join("a.tar");
+        git.archive(&first, "a", &to).unwrap();
+        let mut archive = tar::Archive::new(std::fs::File::open(&to).unwrap());
+        let names = archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().display().to_string());
+        assert_eq!(names.filter(|name| !name.ends_with('/')).collect::<Vec<_>>(), ["b/c.txt", "d.txt"]);
+        assert!(git.archive(&first, "b", &to).is_err());
+        assert_eq!(tree_entry("100644 blob 00      17\tx y").unwrap().bytes, 17);
+        assert_eq!(tree_entry("160000 commit 00       -\tx").unwrap().bytes, 0);
+        assert!(tree_entry("[the first 9 bytes were cut]").is_none() && tree_entry("100644 blob\tx").is_none());
+    }
+
+    #[test]
+    fn the_tree_is_what_is_tracked_and_what_will_be() {
+        let (dir, git) = repository();
+        commit(&git, &[("a", "1"), ("gone", "1"), (".gitignore", "results/raw/\n")]);
+        fs_err::remove_file(dir.path().join("gone")).unwrap();
+        for name in ["results/new", "results/raw/r", "elsewhere"] {
+            files::write_whole(&dir.path().join(name), b"123").unwrap();
+        }
+        let tree = git.tree_with(&["results"]).unwrap();
+        assert_eq!(
+            tree.into_iter().collect::<Vec<_>>(),
+            [(".gitignore".into(), 13), ("a".into(), 1), ("results/new".into(), 3)]
+        );
     }
 
     #[test]

@@ -4,11 +4,14 @@
 
 use super::beneath::{Beneath, Plain};
 use super::files::{self, Odd, Scan as Listing, most_bytes};
+use super::past::{self, Past, folder_name};
+use crate::failure::Failure;
 use crate::paths::Paths;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use schema::Digest;
 use schema::table::Reader;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// The manifest's name.
 pub const MANIFEST: &str = "manifest.json";
@@ -34,16 +37,50 @@ pub const UNSEALED: [&str; 6] = [MANIFEST, SIGNATURE, VERDICT, PROVENANCE, SUMS,
 pub enum Layout {
     /// Everything in one directory.
     Raw(PathBuf),
-    /// Published: folders of the repository, and detached files wherever a run directory is at hand.
+    /// Published: folders of the repository, detached files wherever a run directory is at hand, and the events of a
+    /// superseded run in git history.
     Published {
         /// The repository.
         paths: Paths,
         /// The run's id.
         run: String,
+        /// Its events, where they left the tree.
+        past: Once,
     },
 }
 
+/// What history holds of a run, read when it is first asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Once(Arc<OnceLock<Result<Option<Past>, Failure>>>);
+
 impl Layout {
+    /// A published run.
+    #[must_use]
+    pub fn published(paths: &Paths, run: impl Into<String>) -> Self {
+        Self::Published { paths: paths.clone(), run: run.into(), past: Once::default() }
+    }
+
+    /// A published run with events that were read from history, whatever the tree holds.
+    #[must_use]
+    pub fn published_with(paths: &Paths, run: &str, past: Past) -> Self {
+        let once = Once(Arc::new(OnceLock::from(Ok(Some(past)))));
+        Self::Published { paths: paths.clone(), run: run.to_owned(), past: once }
+    }
+
+    /// What history holds of a published run whose events left the tree; absent for every other run.
+    ///
+    /// # Errors
+    /// As [`past::of_run`].
+    pub fn past(&self) -> Result<Option<&Past>> {
+        let Self::Published { paths, run, past } = self else { return Ok(None) };
+        let found = past.0.get_or_init(|| past::of_run(paths, run).map_err(|error| Failure::of(&error)));
+        found.as_ref().map(Option::as_ref).map_err(|failure| failure.clone().into())
+    }
+
+    fn past_of(&self, name: &str) -> Result<Option<&Past>> {
+        if is_event(name) { self.past() } else { Ok(None) }
+    }
+
     /// The run's id.
     #[must_use]
     pub fn run(&self) -> String {
@@ -53,12 +90,12 @@ impl Layout {
         }
     }
 
-    /// The path of a file that is sealed, or about the manifest, and committed when published.
+    /// The path of a file that is sealed, or about the manifest, and committed when published; events may have left it.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         match self {
             Self::Raw(dir) => dir.join(name),
-            Self::Published { paths, run } => paths.root().join(published_name(run, name)),
+            Self::Published { paths, run, .. } => paths.root().join(published_name(run, name)),
         }
     }
 
@@ -67,7 +104,7 @@ impl Layout {
     pub fn detached_path(&self, name: &str) -> PathBuf {
         match self {
             Self::Raw(dir) => dir.join(name),
-            Self::Published { paths, run } => paths.run(run).join(name),
+            Self::Published { paths, run, .. } => paths.run(run).join(name),
         }
     }
 
@@ -98,7 +135,7 @@ impl Layout {
 
     fn folder_elsewhere(&self) -> Result<Option<(Beneath, String)>> {
         match self {
-            Self::Published { paths, run } if files::exists(&paths.raw()) => {
+            Self::Published { paths, run, .. } if files::exists(&paths.raw()) => {
                 Ok(Some((Beneath::open(&paths.raw())?, run.clone())))
             }
             _ => Ok(None),
@@ -114,6 +151,9 @@ impl Layout {
             let Some((folder, run)) = self.folder_elsewhere()? else { return Ok(None) };
             return folder.file(&format!("{run}/{name}"));
         }
+        if let Some(past) = self.past_of(name)? {
+            return past.open(name);
+        }
         self.folder()?.file(&self.shown(name))
     }
 
@@ -122,7 +162,12 @@ impl Layout {
     /// # Errors
     /// As [`Layout::open`], or when it is larger than a file of its kind may be.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.folder()?.read(&self.shown(name), most_bytes(name))
+        let most = most_bytes(name);
+        let Some(past) = self.past_of(name)? else { return self.folder()?.read(&self.shown(name), most) };
+        let Some(bytes) = past.files().get(name) else { return Ok(None) };
+        let n = bytes.len() as u64;
+        ensure!(n <= most, "{}: {n} bytes are more than such a file may have ({most})", self.shown(name));
+        Ok(Some(bytes.clone()))
     }
 
     /// Begins to read a table, detached or not.
@@ -138,14 +183,21 @@ impl Layout {
     /// # Errors
     /// When the folder that holds them cannot be opened.
     pub fn digests(&self, names: &[&str]) -> Result<Vec<Result<(Digest, u64)>>> {
-        let (elsewhere, here): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| self.is_elsewhere(name));
+        let past = self.past()?;
+        let in_past = |name: &str| past.filter(|_| is_event(name));
+        let (elsewhere, here): (Vec<&str>, Vec<&str>) =
+            names.iter().filter(|name| in_past(name).is_none()).partition(|name| self.is_elsewhere(name));
         let mut here = digests_in(&self.folder()?, here.iter().map(|name| self.shown(name)).collect()).into_iter();
         let mut elsewhere = match self.folder_elsewhere()? {
             Some((folder, run)) => digests_in(&folder, elsewhere.iter().map(|name| format!("{run}/{name}")).collect()),
             None => elsewhere.iter().map(|name| Err(anyhow!("{name} is absent"))).collect(),
         }
         .into_iter();
-        let one = |name: &&str| if self.is_elsewhere(name) { elsewhere.next() } else { here.next() };
+        let one = |name: &&str| match in_past(name) {
+            Some(past) => Some(past.digest(name)),
+            None if self.is_elsewhere(name) => elsewhere.next(),
+            None => here.next(),
+        };
         Ok(names.iter().map(one).map(|found| found.expect("one digest a name")).collect())
     }
 
@@ -157,8 +209,11 @@ impl Layout {
         let mut listing = Listing::default();
         match self {
             Self::Raw(dir) => gather(dir, "", &mut listing)?,
-            Self::Published { paths, run } => {
-                gather(&paths.events().join(run), "", &mut listing)?;
+            Self::Published { paths, run, .. } => {
+                match self.past()? {
+                    Some(past) => past.list(&mut listing),
+                    None => gather(&paths.events().join(run), "", &mut listing)?,
+                }
                 gather(&paths.summary().join(run), "summary/", &mut listing)?;
                 for name in UNSEALED {
                     about(&self.path(name), name, &mut listing)?;
@@ -181,7 +236,7 @@ pub fn published_name(run: &str, name: &str) -> String {
         SUMS_DETACHED => format!("manifests/{run}.SHA256SUMS.detached"),
         _ => match name.strip_prefix("summary/") {
             Some(rest) => format!("results/summary/{run}/{rest}"),
-            None => format!("results/events/{run}/{name}"),
+            None => format!("{}/{name}", folder_name(run)),
         },
     }
 }
@@ -190,7 +245,12 @@ pub fn published_name(run: &str, name: &str) -> String {
 #[must_use]
 pub fn run_of_manifest(file_name: &str) -> Option<&str> {
     let run = file_name.strip_suffix(".json")?;
-    (!run.ends_with(".verdict") && !run.ends_with(".provenance")).then_some(run)
+    (![".verdict", ".provenance", ".events"].iter().any(|other| run.ends_with(other))).then_some(run)
+}
+
+/// Whether a file is among the events of a published run, which leave the tree together.
+fn is_event(name: &str) -> bool {
+    !(UNSEALED.contains(&name) || name.starts_with("summary/") || is_detached(name))
 }
 
 /// Whether a file stays out of what `publish` commits: cubins and tables too large to travel.
@@ -258,7 +318,8 @@ mod tests {
         assert_eq!(published_name("r", "manifest.json"), "manifests/r.json");
         assert_eq!(published_name("r", "provenance.json"), "manifests/r.provenance.json");
         assert_eq!(run_of_manifest("r.json"), Some("r"));
-        for other in ["r.verdict.json", "r.provenance.json", "r.json.sig", "r.SHA256SUMS", "README.md"] {
+        for other in ["r.verdict.json", "r.provenance.json", "r.events.json", "r.json.sig", "r.SHA256SUMS", "README.md"]
+        {
             assert_eq!(run_of_manifest(other), None, "{other}");
         }
         assert_eq!(published_name("r", "summary/metrics.csv"), "results/summary/r/metrics.csv");

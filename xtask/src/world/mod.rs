@@ -13,6 +13,7 @@ pub mod history;
 pub mod kernel_log;
 pub mod layout;
 pub mod nvml;
+pub mod past;
 pub mod personal;
 pub mod process;
 pub mod profiler;

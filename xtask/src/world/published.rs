@@ -2,6 +2,7 @@
 
 use super::files;
 use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
+use super::past;
 use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::gate::ADVICE;
@@ -46,11 +47,13 @@ pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
 }
 
 fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<PublishedRun> {
-    let layout = Layout::Published { paths: paths.clone(), run };
+    let left = past::record(paths, &run)?;
+    let layout = Layout::published(paths, run);
     let environment: Environment = json(&layout, "environment.json")?;
     let metrics = String::from_utf8(read(&layout, "summary/metrics.csv")?).context("summary/metrics.csv")?;
     let metrics = from_csv(&metrics)?;
     let mut run = told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook);
+    run.events_in = left.map(|record| record.commit);
     if layout.read(COUNTERS)?.is_some() {
         run.counters = Some(json(&layout, COUNTERS)?);
     }
@@ -98,6 +101,7 @@ pub fn told(
         withdrawn: notebook.map(|notebook| withdrawals(notebook, &predicate.run)).unwrap_or_default(),
         counters: None,
         remarks: advice(verdict).into_iter().collect(),
+        events_in: None,
     }
 }
 

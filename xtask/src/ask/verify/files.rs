@@ -2,7 +2,7 @@
 //! each other.
 
 use super::{Report, UNREADABLE};
-use crate::failure::of_the_machine;
+use crate::failure::{of_the_machine, remedy_of};
 use crate::pure::altered::explain;
 use crate::pure::json::to_bytes;
 use crate::pure::names::collisions;
@@ -12,6 +12,7 @@ use crate::world::files;
 use crate::world::layout::{
     Layout, MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached,
 };
+use crate::world::past;
 use anyhow::Result;
 use schema::manifest::{Manifest, PREDICATE_TYPE, STATEMENT_TYPE};
 use schema::verdict::Verdict;
@@ -32,6 +33,11 @@ pub(super) struct SealedBytes {
 pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<SealedBytes>> {
     if let Err(error) = layout.folder() {
         report.fault(layout.shown("."), "symlink", &error);
+        return Ok(None);
+    }
+    if let Err(error) = layout.past() {
+        let remedy = remedy_of(&error).map_or_else(String::new, |remedy| format!(": {remedy}"));
+        report.problem(past::record_name(&layout.run()), "history", format!("{error:#}{remedy}"));
         return Ok(None);
     }
     let Some((manifest, manifest_bytes)) = canonical::<Manifest>(layout, MANIFEST, report) else { return Ok(None) };

@@ -4,6 +4,7 @@ use super::Report;
 use crate::paths::Paths;
 use crate::world::files::entries;
 use crate::world::layout::{UNSEALED, published_name};
+use crate::world::past::record_name;
 use crate::world::published;
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -11,8 +12,9 @@ use std::collections::BTreeSet;
 /// Reports files and folders that no manifest accounts for.
 pub(super) fn check(paths: &Paths, report: &mut Report) -> Result<()> {
     let runs = published::ids(paths)?;
-    let expected: BTreeSet<String> =
+    let mut expected: BTreeSet<String> =
         runs.iter().flat_map(|run| UNSEALED.iter().map(|name| published_name(run, name))).collect();
+    expected.extend(runs.iter().map(|run| record_name(run)));
     for name in entries(&paths.manifests())? {
         let shown = format!("manifests/{name}");
         if !expected.contains(&shown) && !is_keeper(&name) {

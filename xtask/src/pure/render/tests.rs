@@ -32,7 +32,18 @@ fn published(run: &str, gpu: &str) -> PublishedRun {
         withdrawn: Vec::new(),
         counters: None,
         remarks: Vec::new(),
+        events_in: None,
     }
+}
+
+#[test]
+fn a_run_whose_events_left_the_tree_says_how_they_come_back() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let told = |run: &PublishedRun| results_region(std::slice::from_ref(run), &[]);
+    assert!(!told(&run).contains("left the tree"));
+    run.events_in = Some("c".repeat(40));
+    let line = format!("`git checkout {} -- results/events/{}`", "c".repeat(40), run.run);
+    assert!(told(&run).contains(&line), "{}", told(&run));
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn what_does_not_hold_as_bytes_is_not_judged() {
     assert_eq!((report.runs[0].passed, report.level), (None, None));
     let text = report.to_string();
     assert!(
-        text.contains("not judged") && text.ends_with(&format!("problems in {} files", report.checked_files)),
+        text.contains("not judged") && text.ends_with(&format!("1 problem in {} files", report.checked_files)),
         "{text}"
     );
 }
@@ -194,7 +194,8 @@ fn the_last_line_says_whether_everything_holds() {
     assert_eq!(line(good.clone()), "L2: 7 files and 9 bytes hold (0 detached at hand, 0 not)");
     assert_eq!(line(Report { level: None, ..good.clone() }), "7 files hold");
     assert_eq!(line(Report { ok: false, level: None, ..good.clone() }), "0 problems in 7 files");
-    assert_eq!(line(Report { ok: false, ..good }), "0 problems in 7 files");
+    assert_eq!(line(Report { ok: false, ..good.clone() }), "0 problems in 7 files");
+    assert!(Report { ok: false, ..good }.to_string().contains("try: git status"));
     let nothing = verify(&copy().paths, &[]).unwrap();
     assert_eq!((nothing.ok, nothing.level), (true, None));
 }
