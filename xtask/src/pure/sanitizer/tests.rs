@@ -629,8 +629,8 @@ fn audited(fault: &str, tool: Tool, code: i32) -> Judgement {
 }
 
 /// No tool sees a flag that is polled with a plain load or a claim that is no exchange: both are in global memory, and racecheck looks at
-/// shared memory. Slowed down by a tool, most of these runs even did their work right. So what such a kernel does wrong is
-/// found in the measured launches, by gates `numerics` and `structure`.
+/// shared memory. Slowed down by a tool, most of these runs even did their work right. Without one both programs ended with 17,
+/// and that counts.
 #[test]
 fn captured_faults_of_unsynchronised_kernels_are_clean_or_inconclusive_to_the_tools() {
     let clean = [
@@ -638,8 +638,11 @@ fn captured_faults_of_unsynchronised_kernels_are_clean_or_inconclusive_to_the_to
         ("claim", &[Tool::Racecheck, Tool::Synccheck]),
     ];
     for (fault, tool) in clean.iter().flat_map(|(fault, tools)| tools.iter().map(move |tool| (fault, *tool))) {
-        let judged = audited(fault, tool, 0);
+        let mut judged = audited(fault, tool, 0);
         assert_eq!((judged.state, judged.findings), (State::Clean, Some(0)), "{fault} {tool:?}: {}", judged.why);
+        judged.fails_without_a_tool("exit code 17: error: 0 of 3 events were served");
+        assert_eq!((judged.state, judged.findings), (State::Inconclusive, Some(0)));
+        assert_eq!(judged.why, "without a tool: exit code 17: error: 0 of 3 events were served");
     }
     // Here the fault showed: the harness missed an event and ended with 17. The tool's count is zero all the same.
     let failed = audited("claim", Tool::Memcheck, 17);
@@ -647,4 +650,9 @@ fn captured_faults_of_unsynchronised_kernels_are_clean_or_inconclusive_to_the_to
     for said in ["no end marker from the harness", "exit code 17 instead of 0"] {
         assert!(failed.why.contains(said), "{}", failed.why);
     }
+    // A finding stays one.
+    let mut found = verdict(Tool::Racecheck, &control_log(Tool::Racecheck), Some(FOUND), &stdout(good_end()));
+    found.fails_without_a_tool("exit code 17");
+    assert_eq!(found.state, State::Finding);
+    assert!(found.why.ends_with("; without a tool: exit code 17"), "{}", found.why);
 }
