@@ -50,6 +50,8 @@ fn median(sorted: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schema::table::Table;
+    use std::path::Path;
 
     /// `n` samples from `from` on, spread over one per cent of it.
     fn state(from: u64, n: u64) -> impl Iterator<Item = u64> {
@@ -80,6 +82,28 @@ mod tests {
         check(state(1_000_000, 383).chain(state(1_120_000, 21)), Some((383, 21)));
         check(std::iter::repeat_n(7, 100), None);
         check(std::iter::repeat_n(0, 100), None);
+    }
+
+    /// What GPUs gave us: of every published cell of drains, a grid as large as the GPU among them, the drains are one state.
+    #[test]
+    fn published_drains_are_one_state() {
+        let events = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("results/events");
+        let mut cells = 0;
+        for run in fs_err::read_dir(events).unwrap() {
+            let baseline = run.unwrap().path().join("cells/baseline");
+            for file in fs_err::read_dir(&baseline).into_iter().flatten().map(|file| file.unwrap().path()) {
+                let name = file.file_name().unwrap().to_string_lossy().into_owned();
+                if name.ends_with(".launches.parquet") || !name.ends_with(".parquet") {
+                    continue;
+                }
+                let drains = Table::read(&file).unwrap().i64("device_drain_ns").unwrap().to_vec();
+                let drains: Vec<u64> = drains.into_iter().map(|ns| u64::try_from(ns).unwrap()).collect();
+                assert!(drains.len() >= MIN_SAMPLES, "{}", file.display());
+                assert_eq!(two_states(drains), None, "{}", file.display());
+                cells += 1;
+            }
+        }
+        assert!(cells > 0);
     }
 
     #[test]

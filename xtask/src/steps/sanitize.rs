@@ -102,8 +102,17 @@ struct Session<'a> {
     program: &'a Program,
     tool: &'a Identity,
     store: &'a Store,
-    /// What each program took without a tool.
-    plain: RefCell<BTreeMap<String, Option<Duration>>>,
+    /// What each program did without a tool.
+    plain: RefCell<BTreeMap<String, Plain>>,
+}
+
+/// A program without a tool. Neither is known of planted faults.
+#[derive(Clone, Debug, Default)]
+struct Plain {
+    /// How long it took, when it ended well.
+    took: Option<Duration>,
+    /// How it ended, when it did not.
+    failed: Option<String>,
 }
 
 impl Session<'_> {
@@ -175,7 +184,8 @@ impl Session<'_> {
         self.store.forget(&log_path)?;
         let label = format!("sanitize-{}", tool.name());
         let mut task = self.task(&label, path(&self.tool.program)?, self.args(tool, name, &nonce, &log_path)?, true)?;
-        task.deadline = deadline(tool, self.plain(name)?, self.ctx.bounds);
+        let plain = self.plain(name)?;
+        task.deadline = deadline(tool, plain.took, self.ctx.bounds);
         task.hold_stdin = true;
         let began = Instant::now();
         let ended = self.runtime.run(&task, &mut |_| {})?;
@@ -197,6 +207,9 @@ impl Session<'_> {
         if judged.state == State::Inconclusive {
             judged.why += &last_line(&ended.stderr);
             judged.why = impersonal(&judged.why, &names);
+        }
+        if let Some(how) = &plain.failed {
+            judged.fails_without_a_tool(&impersonal(how, &names));
         }
         let printed = Printed { file: format!("{}-{name}.out", tool.name()), sha256: Digest::of(&stdout) };
         write_whole(&self.store.dir.join(&printed.file), stdout.as_bytes())?;
@@ -225,23 +238,26 @@ impl Session<'_> {
         Ok(verdict)
     }
 
-    /// What a program takes without a tool; not known of planted faults, and where it does not end well, which its verdicts say.
-    fn plain(&self, name: &str) -> Result<Option<Duration>> {
+    /// What a program does without a tool.
+    fn plain(&self, name: &str) -> Result<Plain> {
         // A planted fault may hang a GPU that no tool watches.
         if Tool::ALL.iter().any(|tool| tool.control() == name) {
-            return Ok(None);
+            return Ok(Plain::default());
         }
         if let Some(known) = self.plain.borrow().get(name) {
-            return Ok(*known);
+            return Ok(known.clone());
         }
         let mut task =
             self.task("sanitize-plain", path(&self.program.harness)?, self.harness_args(name, &nonce()?)?, true)?;
         (task.deadline, task.hold_stdin) = (PLAIN_DEADLINE, true);
         let began = Instant::now();
         let ended = self.runtime.run(&task, &mut |_| {})?;
-        let took = (ended.code == Some(0)).then(|| began.elapsed());
-        self.plain.borrow_mut().insert(name.to_owned(), took);
-        Ok(took)
+        let plain = match ended.code {
+            Some(0) => Plain { took: Some(began.elapsed()), failed: None },
+            _ => Plain { took: None, failed: Some(ending(&ended) + &last_line(&ended.stderr)) },
+        };
+        self.plain.borrow_mut().insert(name.to_owned(), plain.clone());
+        Ok(plain)
     }
 
     /// The harness's command line.

@@ -17,6 +17,7 @@ use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod audit;
+mod captured;
 mod counters;
 mod faults_of_data;
 mod limits;

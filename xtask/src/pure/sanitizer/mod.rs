@@ -86,6 +86,18 @@ pub struct Judgement {
     pub sass: Vec<(String, Digest)>,
 }
 
+impl Judgement {
+    /// The same program failed without a tool, and `how`. So a clean log is not believed: a tool slows a program down until a
+    /// race no longer shows.
+    pub fn fails_without_a_tool(&mut self, how: &str) {
+        if self.state == State::Clean {
+            self.state = State::Inconclusive;
+        }
+        let apart = if self.why.is_empty() { "" } else { "; " };
+        self.why += &format!("{apart}without a tool: {how}");
+    }
+}
+
 /// Judges a program that must be clean.
 pub fn judge_program(seen: &Seen, needs: Needs, known: &Known) -> Judgement {
     let (end, mut why) = match end_mark(seen.stdout, seen.nonce) {

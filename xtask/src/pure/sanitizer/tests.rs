@@ -613,3 +613,46 @@ fn a_kept_verdict_is_borne_out_by_its_files_alone() {
         assert!(faults(&schema::sanitize::SanitizerVerdict { format: 1, ..program }, &clean, None).is_empty());
     }
 }
+
+/// The verdict over a planted kernel that was run on an H200 under a tool, judged as the pipeline would have judged it.
+fn audited(fault: &str, tool: Tool, code: i32) -> Judgement {
+    let stem = format!("{}/testdata/audit/captured-h200-{fault}-{}", env!("CARGO_MANIFEST_DIR"), tool.name());
+    let [log, stdout] = ["log", "out"].map(|end| fs_err::read_to_string(format!("{stem}.{end}")).unwrap());
+    let nonce = "captured";
+    let configs = end_mark(&stdout, nonce).map(|end| end.configs).unwrap_or_default();
+    let known = Known {
+        sass: configs.iter().map(|config| (config.symbol.clone(), Digest::of("sass"))).collect(),
+        cubins: configs.iter().filter_map(|config| config.cubin).collect(),
+    };
+    let seen = Seen { tool, log: &log, code: Some(code), timed_out: false, stdout: &stdout, nonce };
+    judge_program(&seen, Needs::of("yield_p1_device"), &known)
+}
+
+/// No tool sees a flag that is polled with a plain load or a claim that is no exchange: both are in global memory, and racecheck looks at
+/// shared memory. Slowed down by a tool, most of these runs even did their work right. Without one both programs ended with 17,
+/// and that counts.
+#[test]
+fn captured_faults_of_unsynchronised_kernels_are_clean_or_inconclusive_to_the_tools() {
+    let clean = [
+        ("flag", [Tool::Racecheck, Tool::Synccheck, Tool::Memcheck].as_slice()),
+        ("claim", &[Tool::Racecheck, Tool::Synccheck]),
+    ];
+    for (fault, tool) in clean.iter().flat_map(|(fault, tools)| tools.iter().map(move |tool| (fault, *tool))) {
+        let mut judged = audited(fault, tool, 0);
+        assert_eq!((judged.state, judged.findings), (State::Clean, Some(0)), "{fault} {tool:?}: {}", judged.why);
+        judged.fails_without_a_tool("exit code 17: error: 0 of 3 events were served");
+        assert_eq!((judged.state, judged.findings), (State::Inconclusive, Some(0)));
+        assert_eq!(judged.why, "without a tool: exit code 17: error: 0 of 3 events were served");
+    }
+    // Here the fault showed: the harness missed an event and ended with 17. The tool's count is zero all the same.
+    let failed = audited("claim", Tool::Memcheck, 17);
+    assert_eq!(failed.state, State::Inconclusive);
+    for said in ["no end marker from the harness", "exit code 17 instead of 0"] {
+        assert!(failed.why.contains(said), "{}", failed.why);
+    }
+    // A finding stays one.
+    let mut found = verdict(Tool::Racecheck, &control_log(Tool::Racecheck), Some(FOUND), &stdout(good_end()));
+    found.fails_without_a_tool("exit code 17");
+    assert_eq!(found.state, State::Finding);
+    assert!(found.why.ends_with("; without a tool: exit code 17"), "{}", found.why);
+}

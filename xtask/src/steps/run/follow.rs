@@ -131,6 +131,20 @@ mod tests {
         assert_eq!(allowance(f64::NAN), SILENCE);
     }
 
+    /// What a harness printed on an H200 before a kernel hung that lacks a barrier, and that the deadline in the kernel did not
+    /// end.
+    #[test]
+    fn a_captured_hang_is_noticed_and_placed() {
+        let (ui, mut marks) = (Ui::new(true), |_| {});
+        let mut follow = Follow::new(&ui, &mut marks);
+        let printed = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/audit/captured-h200-barrier.out");
+        fs_err::read_to_string(printed).unwrap().lines().for_each(|line| follow.line(line));
+        let after = |seconds| follow.overdue(follow.heard + Duration::from_secs(seconds));
+        assert!(!after(119) && after(121));
+        assert_eq!(follow.place(), "in cell 2 of 8, instrument leg=host_to_set");
+        assert_eq!(follow.stray(), None);
+    }
+
     #[test]
     fn cells_are_marked_while_they_run() {
         let mut seen = Vec::new();

@@ -37,7 +37,7 @@ pub(super) struct Inputs {
 impl Inputs {
     pub(super) fn of(program: &Program, tool: &Identity) -> Result<Self> {
         Ok(Self {
-            method: 2,
+            method: 3,
             harness: program.harness_digest,
             plan: Digest::of_file(&program.plan)?,
             device: Digest::of(&program.device).to_string(),

@@ -45,6 +45,8 @@ struct Fake {
     env: String,
     /// How long a program takes without a tool.
     plain: Duration,
+    /// What a program ends with without a tool.
+    plain_code: i32,
     tasks: Mutex<Vec<Task>>,
 }
 
@@ -59,6 +61,7 @@ impl Fake {
             list: "yield_small\ndrain_small\ncontrol_shared_race\n".to_owned(),
             env: "PATH=/usr/bin\nNVCC_CCBIN=/usr/bin/g++\n".to_owned(),
             plain: Duration::ZERO,
+            plain_code: 0,
             tasks: Mutex::default(),
         }
     }
@@ -123,7 +126,7 @@ impl Runtime for Fake {
             _ if task.args.contains(&"--list".to_owned()) => ended(0, &self.list),
             _ if task.label == "sanitize-plain" => {
                 std::thread::sleep(self.plain);
-                ended(0, "")
+                ended(self.plain_code, "")
             }
             _ => self.sanitized(task),
         })
@@ -471,6 +474,24 @@ fn a_program_that_is_slow_without_a_tool_gets_longer_under_one() {
     let plain: Vec<&Task> = tasks.iter().filter(|task| task.label == "sanitize-plain").collect();
     assert_eq!(plain.len(), 2);
     assert!(plain.iter().all(|task| !task.args.iter().any(|arg| arg.starts_with("control_"))), "{plain:?}");
+}
+
+/// Slowed down by a tool, a race may never show.
+#[test]
+fn a_program_that_fails_without_a_tool_is_not_clean_under_one() {
+    let (place, mut fake) = (Place::new(), Fake::new(Trick::None));
+    fake.plain_code = 17;
+    let done = place.sanitize(&fake).unwrap();
+    let programs = done.verdicts.iter().filter(|verdict| verdict.control_caught.is_none());
+    let states: Vec<State> = programs.map(|verdict| verdict.state).collect();
+    assert_eq!(states, vec![State::Inconclusive; 8]);
+    assert_eq!(done.failure().unwrap().code, ExitCode::Sanitizer);
+    assert!(message(&done).contains("without a tool: exit code 17"), "{}", message(&done));
+    assert!(message(&done).contains("the harness said so"), "{}", message(&done));
+    // It is asked again once it ends well, and only what was caught is kept.
+    fake.plain_code = 0;
+    let done = place.sanitize(&fake).unwrap();
+    assert!(done.failure().is_none(), "{}", message(&done));
 }
 
 #[test]

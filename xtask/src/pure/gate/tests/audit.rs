@@ -20,7 +20,7 @@ const BASELINE: &str = "baseline/k=64,blocks=8";
 const COST: &str = "yield/cost,k=64,blocks=8,poll=1";
 
 /// Clocks that were locked at `asked` and read back as `read_back`, put back afterwards.
-fn locked(evidence: &mut Evidence, asked: u32, read_back: u32) {
+pub(super) fn locked(evidence: &mut Evidence, asked: u32, read_back: u32) {
     evidence.plan.clocks = ClockClass::Locked;
     let clocks: &mut ClockRecord = &mut evidence.environment.clocks;
     clocks.mode = "lock".to_owned();
