@@ -7,6 +7,7 @@ mod budgets;
 mod carried;
 mod compile;
 mod forbidden;
+mod fresh;
 mod inputs;
 mod inspect;
 mod loadable;

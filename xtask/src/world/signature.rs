@@ -88,7 +88,18 @@ fn sign_by(key: &SigningKey, file: &Path, agent: Option<String>) -> Result<()> {
     args.push(&file);
     let mut child = ssh_keygen(&args);
     child.env.extend(agent.map(|socket| ("SSH_AUTH_SOCK".to_owned(), socket)));
-    ensure_signed(&child.run(&mut |_| {})?, &name)
+    ensure_signed(&child.run(&mut |_| {})?, &name)?;
+    ensure_holds(Path::new(&file), &name)
+}
+
+/// A program that ends well has not signed for that.
+fn ensure_holds(file: &Path, name: &str) -> Result<()> {
+    let mut signature = file.as_os_str().to_owned();
+    signature.push(".sig");
+    signer(file, Path::new(&signature)).map(drop).map_err(|error| {
+        let message = format!("{name} is said to have signed, and no signature of it holds: {error:#}");
+        fail(ExitCode::Environment, message, "type -a ssh-keygen; --sign KEY names another key")
+    })
 }
 
 fn ensure_signed(ended: &Ended, name: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 //! Crates are fetched on the host by the ordinary client; the build sees the registry's files and no network.
 
 use super::BuildContext;
+use super::fresh::Sources;
 use crate::failure::fail;
 use crate::world::container::{Runtime, Task};
 use crate::world::process::{Child, own_environment};
@@ -29,9 +30,11 @@ pub fn program(ctx: &BuildContext<'_>, runtime: &dyn Runtime, package: &str) -> 
     let writable = ctx.paths.state().join("cargo").join(runtime.name());
     let target = writable.join("target");
     fs_err::create_dir_all(&target)?;
+    let sources = Sources::before(ctx.paths.root(), &target)?;
     let ended = runtime.run(&task(ctx.paths.root(), runtime.name(), package, writable, &target)?, &mut |_| {})?;
     let binary = target.join("release").join(package);
     if ended.code == Some(0) && binary.is_file() {
+        sources.built()?;
         (ctx.progress)(1, 1, &what);
         return Ok(binary);
     }

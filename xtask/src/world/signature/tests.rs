@@ -61,6 +61,18 @@ fn a_signature_names_its_key_and_holds_for_these_bytes_only() {
 }
 
 #[test]
+fn a_program_that_ends_well_and_signs_nothing_is_found() {
+    let Some(signed) = signed("ed25519") else { return };
+    ensure_holds(&signed.file, "key").unwrap();
+    fs_err::remove_file(&signed.signature).unwrap();
+    let absent = ensure_holds(&signed.file, "key").unwrap_err();
+    assert_eq!(code_of(&absent), ExitCode::Environment);
+    assert!(remedy_of(&absent).unwrap().contains("ssh-keygen"));
+    fs_err::write(&signed.signature, b"").unwrap();
+    assert!(ensure_holds(&signed.file, "key").is_err());
+}
+
+#[test]
 fn a_signature_for_another_purpose_is_none() {
     let Some(signed) = signed("ed25519") else { return };
     fs_err::remove_file(&signed.signature).unwrap();
