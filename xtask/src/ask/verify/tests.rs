@@ -278,7 +278,7 @@ fn a_notebook_that_is_gone_is_named_where_something_is_published() {
     names(&verify(&disk.paths, &[]).unwrap(), "NOTEBOOK.md");
 }
 
-fn published_trial() -> OnDisk {
+pub(super) fn published_trial() -> OnDisk {
     let disk = copy();
     let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
     publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
