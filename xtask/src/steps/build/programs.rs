@@ -6,7 +6,7 @@ use super::BuildContext;
 use crate::failure::fail;
 use crate::world::container::{Runtime, Task};
 use crate::world::process::Child;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub fn program(ctx: &BuildContext<'_>, runtime: &dyn Runtime, package: &str) -> 
     let writable = ctx.paths.state().join("cargo").join(runtime.name());
     let target = writable.join("target");
     fs_err::create_dir_all(&target)?;
+    forget_ours(ctx, &target)?;
     let ended = runtime.run(&task(ctx.paths.root(), runtime.name(), package, writable, &target)?, &mut |_| {})?;
     let binary = target.join("release").join(package);
     if ended.code == Some(0) && binary.is_file() {
@@ -87,20 +88,37 @@ fn first_error(stderr: &str) -> Vec<&str> {
     lines[from..].iter().take(12).copied().collect()
 }
 
+/// Removes what was built of this workspace's own packages before. Cargo takes a source for unchanged by its time alone, and a
+/// checkout or an archive can bring other sources with older times: the program would be one of sources that are gone.
+fn forget_ours(ctx: &BuildContext<'_>, target: &Path) -> Result<()> {
+    let cargo = |args: Vec<String>| -> Result<String> {
+        let mut child = on_host(ctx, args)?;
+        child.env.push(("CARGO_TARGET_DIR".to_owned(), target.display().to_string()));
+        let ended = child.run(&mut |_| {})?;
+        ensure!(ended.code == Some(0), "cargo {} failed: {}", child.args.join(" "), ended.stderr.trim());
+        Ok(ended.stdout)
+    };
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let packages: serde_json::Value =
+        serde_json::from_str(&cargo(words("metadata --no-deps --offline --format-version 1"))?)?;
+    let names = packages["packages"].as_array().context("cargo metadata names no packages")?;
+    let names = names.iter().filter_map(|package| package["name"].as_str());
+    let named = names.flat_map(|name| ["--package".to_owned(), name.to_owned()]);
+    cargo(words("clean --offline --release").into_iter().chain(named).collect()).map(drop)
+}
+
+/// Cargo as it is called on the host, in the workspace.
+fn on_host(ctx: &BuildContext<'_>, args: Vec<String>) -> Result<Child> {
+    let (program, dir) = (host_cargo()?, ctx.paths.root().to_owned());
+    Ok(Child { program, args, env: host_env(), dir, deadline: FETCH_DEADLINE, hold_stdin: false })
+}
+
 fn fetch(ctx: &BuildContext<'_>) -> Result<()> {
     let mut args = vec!["fetch".to_owned(), "--locked".to_owned(), "--quiet".to_owned()];
     if ctx.offline {
         args.push("--offline".to_owned());
     }
-    let child = Child {
-        program: host_cargo()?,
-        args,
-        env: host_env(),
-        dir: ctx.paths.root().to_owned(),
-        deadline: FETCH_DEADLINE,
-        hold_stdin: false,
-    };
-    let ended = child.run(&mut |_| {})?;
+    let ended = on_host(ctx, args)?.run(&mut |_| {})?;
     if ended.code == Some(0) {
         return Ok(());
     }
@@ -177,6 +195,34 @@ mod tests {
         let log = "   Compiling a v0.1.0\nwarning: unused\nerror[E0583]: file not found\n --> src/main.rs:1:1\n";
         assert_eq!(first_error(log), ["error[E0583]: file not found", " --> src/main.rs:1:1"]);
         assert_eq!(first_error("killed\n"), ["killed"]);
+    }
+
+    #[test]
+    fn sources_that_changed_and_look_old_are_built_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            crate::world::files::write_whole(&root.path().join(name), text.as_bytes()).unwrap()
+        };
+        put("Cargo.toml", "[workspace]\nmembers = [\"harness\"]\nresolver = \"3\"\n");
+        put("Cargo.lock", "version = 4\n\n[[package]]\nname = \"harness\"\nversion = \"0.1.0\"\n");
+        put("rust-toolchain.toml", include_str!("../../../../rust-toolchain.toml"));
+        put("harness/Cargo.toml", "[package]\nname = \"harness\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+        let source = |text: &str| put("harness/src/main.rs", &format!("fn main() {{\n    print!(\"{text}\");\n}}\n"));
+        let paths = crate::paths::Paths::new(root.path());
+        let (environment_key, archs) = (String::new(), Vec::new());
+        let ctx =
+            BuildContext { paths: &paths, archs, environment_key, offline: true, jobs: 1, progress: &|_, _, _| {} };
+        let runtime = crate::world::container::HostRuntime { env: Vec::new() };
+        let says = || {
+            let binary = program(&ctx, &runtime, "harness").unwrap();
+            String::from_utf8(std::process::Command::new(binary).output().unwrap().stdout).unwrap()
+        };
+        source("one");
+        assert_eq!(says(), "one");
+        source("two");
+        let main = std::fs::File::options().write(true).open(root.path().join("harness/src/main.rs")).unwrap();
+        main.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30)).unwrap();
+        assert_eq!(says(), "two");
     }
 
     #[test]
