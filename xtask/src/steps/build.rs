@@ -11,6 +11,7 @@ mod inputs;
 mod inspect;
 mod loadable;
 mod programs;
+mod stale;
 mod store;
 mod twice;
 

@@ -3,6 +3,7 @@
 //! Crates are fetched on the host by the ordinary client; the build sees the registry's files and no network.
 
 use super::BuildContext;
+use super::stale::forget_others;
 use crate::failure::fail;
 use crate::world::container::{Runtime, Task};
 use crate::world::process::Child;
@@ -29,10 +30,18 @@ pub fn program(ctx: &BuildContext<'_>, runtime: &dyn Runtime, package: &str) -> 
     let writable = ctx.paths.state().join("cargo").join(runtime.name());
     let target = writable.join("target");
     fs_err::create_dir_all(&target)?;
-    forget_ours(ctx, &target)?;
+    let cargo = |args: &[&str]| -> Result<String> {
+        let mut child = on_host(ctx, args.iter().map(|arg| (*arg).to_owned()).collect())?;
+        child.env.push(("CARGO_TARGET_DIR".to_owned(), target.display().to_string()));
+        let ended = child.run(&mut |_| {})?;
+        ensure!(ended.code == Some(0), "cargo {} failed: {}", args.join(" "), ended.stderr.trim());
+        Ok(ended.stdout)
+    };
+    let sources = forget_others(ctx.paths.root(), &target, cargo)?;
     let ended = runtime.run(&task(ctx.paths.root(), runtime.name(), package, writable, &target)?, &mut |_| {})?;
     let binary = target.join("release").join(package);
     if ended.code == Some(0) && binary.is_file() {
+        sources.are_built()?;
         (ctx.progress)(1, 1, &what);
         return Ok(binary);
     }
@@ -86,25 +95,6 @@ fn first_error(stderr: &str) -> Vec<&str> {
     let lines: Vec<&str> = stderr.lines().collect();
     let from = lines.iter().position(|line| line.starts_with("error")).unwrap_or(lines.len().saturating_sub(12));
     lines[from..].iter().take(12).copied().collect()
-}
-
-/// Removes what was built of this workspace's own packages before. Cargo takes a source for unchanged by its time alone, and a
-/// checkout or an archive can bring other sources with older times: the program would be one of sources that are gone.
-fn forget_ours(ctx: &BuildContext<'_>, target: &Path) -> Result<()> {
-    let cargo = |args: Vec<String>| -> Result<String> {
-        let mut child = on_host(ctx, args)?;
-        child.env.push(("CARGO_TARGET_DIR".to_owned(), target.display().to_string()));
-        let ended = child.run(&mut |_| {})?;
-        ensure!(ended.code == Some(0), "cargo {} failed: {}", child.args.join(" "), ended.stderr.trim());
-        Ok(ended.stdout)
-    };
-    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let packages: serde_json::Value =
-        serde_json::from_str(&cargo(words("metadata --no-deps --offline --format-version 1"))?)?;
-    let names = packages["packages"].as_array().context("cargo metadata names no packages")?;
-    let names = names.iter().filter_map(|package| package["name"].as_str());
-    let named = names.flat_map(|name| ["--package".to_owned(), name.to_owned()]);
-    cargo(words("clean --offline --release").into_iter().chain(named).collect()).map(drop)
 }
 
 /// Cargo as it is called on the host, in the workspace.
