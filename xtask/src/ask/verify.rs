@@ -180,7 +180,9 @@ fn verify_run(
         // What does not hold as bytes is not worth judging, and might not even parse.
         Some(sealed) if report.problems.len() == before => {
             notebook::check_head(notebook, layout, sealed.notebook_head, report);
-            judgement::check(paths, layout, &sealed, report)?
+            let passed = judgement::check(paths, layout, &sealed, report)?;
+            notebook::check_values(notebook, layout, &sealed.verdict, report);
+            passed
         }
         _ => None,
     };
