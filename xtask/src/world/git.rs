@@ -251,10 +251,17 @@ impl Git {
     fn child(&self, args: &[&str]) -> Child {
         // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
         let safe = format!("safe.directory={}", self.root.display());
-        // What a repository's own configuration could have git start, or write into its answers, is off.
-        let fixed =
-            ["core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false", "log.showSignature=false"];
-        let fixed = [safe.as_str()].into_iter().chain(fixed).flat_map(|set| ["-c", set]);
+        // What a repository's own configuration could have git start, add to its answers or take for history is off.
+        let fixed = [
+            safe.as_str(),
+            "core.fsmonitor=false",
+            "core.hooksPath=/dev/null",
+            "core.quotePath=false",
+            "core.commitGraph=false",
+            "log.showSignature=false",
+            "log.follow=false",
+        ];
+        let fixed = fixed.into_iter().flat_map(|set| ["-c", set]);
         Child {
             program: "git".into(),
             args: fixed.chain(args.iter().copied()).map(str::to_owned).collect(),
@@ -305,7 +312,10 @@ fn stated_environment() -> Vec<(String, String)> {
         ("GIT_OPTIONAL_LOCKS", "0"),
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ("GIT_GRAFT_FILE", "/dev/null"),
+        // Nothing is fetched: older programs know the second alone.
         ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
     ];
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
     let fixed = fixed.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -432,11 +442,29 @@ mod tests {
         write.run_on_bytes(signed.as_bytes(), &mut |bytes| id.extend_from_slice(bytes)).unwrap();
         let head = String::from_utf8(id).unwrap().trim().to_owned();
         git.text(&["update-ref", "HEAD", &head]).unwrap();
-        assert_eq!(git.commits_touching(&head, "a").unwrap(), [head.clone()]);
+        assert_eq!(git.commits_touching(&head, "a").unwrap(), std::slice::from_ref(&head));
         git.source_state().unwrap();
         git.changed_since(&head, &["a"]).unwrap();
         git.additions_below("a").unwrap();
         assert!(!ran.exists());
+    }
+
+    /// Shortcuts of a repository could make a commit the ancestor of one that it has nothing to do with.
+    #[test]
+    fn no_graft_and_no_replacement_is_history() {
+        let (dir, git) = repository();
+        let first = commit(&git, &[("a", "1")]);
+        git.text(&["checkout", "-q", "--orphan", "other"]).unwrap();
+        let other = commit(&git, &[("b", "1")]);
+        assert!(!git.is_ancestor(&first, &other).unwrap());
+        files::write_whole(&dir.path().join(".git/info/grafts"), format!("{other} {first}\n").as_bytes()).unwrap();
+        assert!(!git.is_ancestor(&first, &other).unwrap());
+        let tree = format!("{other}^{{tree}}");
+        let join = ["-c", "user.name=t", "-c", "user.email=t@t", "commit-tree", "-m", "m", "-p", &first, &tree];
+        let joined = git.text(&join).unwrap();
+        git.text(&["replace", "-f", &other, joined.trim()]).unwrap();
+        assert!(!git.is_ancestor(&first, &other).unwrap());
+        assert!(!git.commits_touching(&other, "a").unwrap().contains(&first));
     }
 
     #[test]
