@@ -14,6 +14,12 @@ pub(crate) const TREE_LIMIT_BYTES: u64 = 16 << 20;
 const NEVER_TRACKED: &[&str] = &["target/", "results/raw/"];
 const NEVER_TRACKED_ENDINGS: &[&str] = &[".cubin", ".fatbin", ".ptx", ".o", ".so", ".partial"];
 
+/// Endings of pages and pictures.
+const NEVER_READ: &[&str] = &[
+    "markdown", "mdown", "mkd", "mdx", "rst", "adoc", "asciidoc", "org", "textile", "html", "htm", "ipynb", "pdf",
+    "svg", "png", "jpg", "jpeg", "gif", "webp",
+];
+
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -31,6 +37,7 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
     let tracked = tracked_files(paths.root())?;
     let mut findings = Vec::new();
     findings.extend(wrongly_tracked(&tracked));
+    findings.extend(unread(&tracked));
     findings.extend(too_large(paths.root(), &tracked, TREE_LIMIT_BYTES));
     findings.extend(notebook_shrunk(paths)?);
     for name in &tracked {
@@ -60,6 +67,17 @@ fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
     };
     let finding = |name: &String| Finding { path: name.clone(), what: "build and raw outputs are not tracked".into() };
     tracked.iter().filter(wrong).map(finding).collect()
+}
+
+/// Pages and pictures that people look at and in which no figure is checked. Figures of published runs are recomputed.
+fn unread(tracked: &[String]) -> Vec<Finding> {
+    let is_unread = |name: &&String| {
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let shown = NEVER_READ.contains(&ending.to_lowercase().as_str()) && !name.starts_with("results/summary/");
+        shown || (ending != "md" && ending.eq_ignore_ascii_case("md"))
+    };
+    let what = "a figure in it would not be checked: write it in a file that ends in .md";
+    tracked.iter().filter(is_unread).map(|name| Finding { path: name.clone(), what: what.into() }).collect()
 }
 
 fn too_large(root: &Path, tracked: &[String], limit: u64) -> Option<Finding> {
@@ -108,7 +126,7 @@ fn numbers(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
         let text = read(name)?;
         let mut wrong = prose::resolve(&text, &numbers).1;
         if paths.root().join(name) != paths.notebook() {
-            wrong.extend(prose::untyped(&text, &cited, &numbers));
+            wrong.extend(prose::untyped(name, &text, &cited, &numbers));
         }
         let finding = |wrong: Wrong| Finding { path: format!("{name}:{}", wrong.line), what: wrong.what };
         findings.extend(wrong.into_iter().map(finding));
@@ -177,6 +195,14 @@ mod tests {
         assert_eq!(too_large(dir.path(), &tracked, 14), None);
         let found = too_large(dir.path(), &tracked, 13).unwrap();
         assert_eq!(found.what, "the tracked tree has 14 bytes, and 13 are allowed");
+    }
+
+    #[test]
+    fn pages_and_pictures_whose_figures_nobody_checks_are_found() {
+        let tracked = ["README.MD", "docs/a.html", "docs/b.SVG", "c.rst", "results/events/r/d.png"].map(str::to_owned);
+        assert_eq!(unread(&tracked).len(), tracked.len());
+        let read = ["README.md", "results/summary/r/wait.svg", "src/md", "a.rs", "cmd"].map(str::to_owned);
+        assert_eq!(unread(&read), []);
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Trial {
         let cells = cells::cells(&plan, &build);
         Self {
             run: RUN.to_owned(),
-            environment: records::environment(),
+            environment: Environment { time: Some(records::watched(&cells)), ..records::environment() },
             telemetry: cells::telemetry(plan.cells(&SLOTS).len() as u32),
             sanitizer: records::sanitizer(&cells, &build),
             claims: claims("1000"),
@@ -240,7 +240,8 @@ impl Trial {
         };
         let (opened, open_line) = chain.open(intent, "2026-01-01T00:00:00Z".to_owned()).unwrap();
         let (closed, close_line) = chain.close(opened.n, MEASURED).unwrap();
-        let digest = Digest::of(b"source");
+        let git = Git::at(disk.root.path()).unwrap().unwrap();
+        let digest = git.source_digest_of(&commit).unwrap_or_else(|_| Digest::of(b"source"));
         let step = |name: &str, began: &str| Step {
             name: name.to_owned(),
             began: began.to_owned(),

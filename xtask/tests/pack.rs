@@ -91,6 +91,23 @@ fn parts_stay_below_what_a_box_returns() {
     assert_eq!(first.len(), PART_BYTES as u64);
 }
 
+/// A shell joins the parts in the order of their names.
+#[test]
+fn more_than_a_thousand_parts_keep_their_order() {
+    let home = Home::new();
+    write(&home.paths().run(RUN).join("large"), &noise(1_024 * 64));
+    let packed = pack::pack_in_parts_of(&home.paths(), RUN, &home.parts(), 64).unwrap();
+    assert!(packed.n_parts > 1_000);
+    let names = std::fs::read_dir(home.parts()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut parts: Vec<String> = names.filter(|name| name.contains(".part-")).collect();
+    parts.sort();
+    assert_eq!(parts[999], format!("{RUN}.part-0999"));
+    let joined: Vec<u8> = parts.iter().flat_map(|part| std::fs::read(home.parts().join(part)).unwrap()).collect();
+    assert!(joined.windows(64 * 1_024).any(|window| window == noise(1_024 * 64)));
+    let away = Home::new();
+    assert_eq!(pack::unpack(&away.paths(), &home.parts()).unwrap()[0].n_files, 1);
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_a_slip_of_the_command_line() {
     let home = Home::new();

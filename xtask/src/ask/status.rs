@@ -3,6 +3,8 @@
 mod told;
 mod tree;
 
+use super::verify::sealed_bytes;
+use crate::failure::fail;
 use crate::paths::Paths;
 use crate::pure::measured::measured_sass;
 use crate::pure::notebook::{Notebook, parse};
@@ -119,6 +121,11 @@ struct Run {
 impl Run {
     fn load(paths: &Paths, id: String) -> Result<Self> {
         let layout = Layout::published(paths, id.clone());
+        // A number that was edited stands for nothing, whatever the tree is.
+        sealed_bytes(&layout).map_err(|problem| {
+            let message = format!("run {id} does not hold, so none of its numbers stands: {problem:#}");
+            fail(ExitCode::Integrity, message, format!("cargo xtask verify {id} says everything that does not hold"))
+        })?;
         let text = |name: &str| String::from_utf8(read(&layout, name)?).with_context(|| layout.shown(name));
         let manifest: Manifest = json(&layout, MANIFEST)?;
         let mut launched = BTreeMap::new();

@@ -3,8 +3,10 @@
 //! It never believes a stored `passed`: the verdict is made anew from the evidence and compared byte for byte.
 
 mod authorship;
+mod copies;
 mod files;
 mod judgement;
+mod kept;
 mod notebook;
 mod orphans;
 
@@ -56,7 +58,7 @@ pub struct Problem {
     /// The file, below the run directory or below the repository's root.
     pub path: String,
     /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
-    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `chain`, `history`.
+    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `copied`, `chain`, `history`.
     pub kind: String,
     /// What exactly.
     pub detail: String,
@@ -166,6 +168,8 @@ pub fn verify_signed(paths: &Paths, targets: &[String], allowed: Option<&Path>) 
     if layouts.is_empty() {
         report.notes.push("nothing is published yet".to_owned());
     }
+    kept::check(paths, &layouts, targets.is_empty(), &mut report)?;
+    copies::check(paths, &layouts, &mut report)?;
     let notebook = notebook::check(paths, &layouts, &mut report);
     for layout in &layouts {
         // Publishing signs: where a run is published, its run directory owes no signature.
@@ -195,7 +199,9 @@ fn verify_run(
         // What does not hold as bytes is not worth judging, and might not even parse.
         Some(sealed) if report.problems.len() == before => {
             notebook::check_head(notebook, layout, sealed.notebook_head, report);
-            judgement::check(paths, layout, &sealed, report)?
+            let passed = judgement::check(paths, layout, &sealed, report)?;
+            notebook::check_values(notebook, layout, &sealed.verdict, report);
+            passed
         }
         _ => None,
     };

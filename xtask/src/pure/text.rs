@@ -13,7 +13,7 @@ pub fn plain(text: &str) -> String {
             '\u{1b}' => skip_escape(&mut chars),
             '\u{9b}' => skip_csi(&mut chars),
             '\n' | '\r' | '\t' => out.push(' '),
-            c if c.is_control() || reorders(c) => {}
+            c if c.is_control() || is_unseen(c) => {}
             c => out.push(c),
         }
     }
@@ -31,7 +31,7 @@ pub fn plain_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         // What is below a blank is written so already; all of these lie in the first plane, and in strings only.
-        if c.is_control() || reorders(c) {
+        if c.is_control() || is_unseen(c) {
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -50,10 +50,11 @@ pub fn quoted(text: &str, most: usize) -> String {
 }
 
 /// Marks that reorder text, break lines or cannot be seen at all.
-fn reorders(c: char) -> bool {
+#[must_use]
+pub fn is_unseen(c: char) -> bool {
     matches!(
         c,
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
     )
 }
 
@@ -118,14 +119,14 @@ mod tests {
     fn json_printed_on_a_terminal_is_the_same_value() {
         let value = serde_json::json!({"a\u{9b}2J": "\u{1b}[31m \u{202e}gpj\u{7f} µ"});
         let printed = plain_json(&value.to_string());
-        assert!(!printed.chars().any(|c| c.is_control() || reorders(c)), "{printed:?}");
+        assert!(!printed.chars().any(|c| c.is_control() || is_unseen(c)), "{printed:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), value);
     }
 
     proptest! {
         #[test]
         fn nothing_that_acts_on_a_terminal_is_left(text in any::<String>()) {
-            let acts = |c: char| c != '\n' && (c.is_control() || reorders(c));
+            let acts = |c: char| c != '\n' && (c.is_control() || is_unseen(c));
             prop_assert!(!plain(&text).chars().any(|c| c == '\n' || acts(c)));
             prop_assert!(!plain_lines(&text).chars().any(acts));
             prop_assert!(!plain_json(&text).chars().any(acts));

@@ -28,6 +28,7 @@ use crate::world::files::remove_partials;
 use crate::world::kernel_log;
 use crate::world::nvml::{Gpu, Look, PATIENCE, blind, within};
 use crate::world::timekeeping::{Timekeeper, system};
+use crate::world::turn;
 use anyhow::Result;
 use schema::ExitCode;
 use schema::environment::{ClockRecord, NvmlFacts, Reading, Snapshot, Stamp, Watch};
@@ -68,7 +69,7 @@ impl Session<'_> {
     /// Steps clocks, run and record; all cached when the run is sealed.
     ///
     /// # Errors
-    /// 11 for a GPU that is not idle, the clocks' (11, 17), the harness's own exit code, or 17 and 16 as [`run`] says.
+    /// 11 for a GPU that is not idle or on which another run is measured, the clocks' (11, 17), the harness's own exit code, or 17 and 16 as [`run`] says.
     #[expect(clippy::too_many_arguments, reason = "it takes what every step before it made")]
     pub fn measure(
         &mut self,
@@ -90,6 +91,7 @@ impl Session<'_> {
             }
             return Ok(Measurement { run: found, fresh: None });
         }
+        let _turn = device.gpu.is_some().then(|| turn::take(&device.id)).transpose()?;
         // Before the attempt is on record: a GPU in use is no attempt.
         let before = device.gpu.as_deref().map(|gpu| at_rest(gpu)).transpose()?;
         let program = Program { plan: dir.join("plan.toml"), ..self.program(built, frozen, device)? };

@@ -189,22 +189,34 @@ fn names_of_run(run: &str, dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn part_name(run: &str, n: usize) -> String {
-    format!("{run}.part-{n:03}")
+/// The name of a part of so many: all as long as the last, so that a shell lists them in their order.
+fn part_name(run: &str, n: usize, n_parts: usize) -> String {
+    let width = n_parts.saturating_sub(1).to_string().len().max(3);
+    format!("{run}.part-{n:0width$}")
 }
 
 fn write_parts(mut stream: impl Read, run: &str, dir: &Path, part_bytes: usize) -> Result<BTreeMap<String, FileFacts>> {
-    let mut parts = BTreeMap::new();
+    let mut facts = Vec::new();
     loop {
         let mut part = Vec::new();
         stream.by_ref().take(part_bytes as u64).read_to_end(&mut part).context("failed to read from tar")?;
         if part.is_empty() {
-            return Ok(parts);
+            break;
         }
-        let name = part_name(run, parts.len());
-        files::write_whole(&dir.join(&name), &part)?;
-        parts.insert(name, FileFacts { bytes: part.len() as u64, sha256: Digest::of(&part) });
+        // How many there will be is not known yet.
+        files::write_whole(&dir.join(part_name(run, facts.len(), facts.len() + 1)), &part)?;
+        facts.push(FileFacts { bytes: part.len() as u64, sha256: Digest::of(&part) });
     }
+    let mut parts = BTreeMap::new();
+    let n_parts = facts.len();
+    for (n, facts) in facts.into_iter().enumerate() {
+        let (from, to) = (part_name(run, n, n + 1), part_name(run, n, n_parts));
+        if from != to {
+            fs_err::rename(dir.join(from), dir.join(&to))?;
+        }
+        parts.insert(to, facts);
+    }
+    Ok(parts)
 }
 
 fn read_index(dir: &Path, run: &str) -> Result<PackIndex> {
@@ -231,7 +243,7 @@ pub fn parse_index(run: &str, bytes: &[u8]) -> Result<PackIndex> {
     let sum = |facts: &BTreeMap<String, FileFacts>| facts.values().try_fold(0_u64, |sum, f| sum.checked_add(f.bytes));
     let fits = sum(&index.files).zip(sum(&index.parts)).is_some_and(|(files, parts)| files <= parts);
     ensure!(fits, "its files are larger than its parts");
-    let expected = (0..index.parts.len()).map(|n| part_name(run, n));
+    let expected = (0..index.parts.len()).map(|n| part_name(run, n, index.parts.len()));
     let own = index.run == run && !index.parts.is_empty() && index.parts.keys().cloned().eq(expected);
     ensure!(own, "names another run, or parts that are not its own");
     Ok(index)

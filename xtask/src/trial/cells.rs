@@ -11,7 +11,7 @@ use schema::build::BuildRecord;
 use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, LaunchConfig};
 use schema::plan::{Leg, Plan, Setter, Work};
 use schema::table::{Column, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The cell with this name.
@@ -81,11 +81,23 @@ fn complete(launches: &mut Table, events: &Table, urgent: bool) {
     let p50 = launches.u32("clock_khz_p50").unwrap().to_vec();
     let all = |value: u32| Column::U32(vec![value; names.len()]);
     set_column(launches, "clock_windows", all(3));
-    let starts = Column::I64(names.iter().map(|launch| i64::from(*launch) * 1_400_000).collect());
+    let walls = walls(events);
+    let walls: Vec<u32> = names.iter().map(|launch| walls.get(launch).copied().unwrap_or(1_300_000)).collect();
+    let starts = walls.iter().scan(0, |next, wall| {
+        let start = *next;
+        *next += i64::from(*wall) + 100_000;
+        Some(start)
+    });
+    let starts = Column::I64(starts.collect());
+    if let Ok(arm) = events.u32("arm") {
+        let polls = events.u32("launch").unwrap().iter().zip(arm).filter(|(_, arm)| **arm == 1);
+        let polls: BTreeSet<u32> = polls.map(|(launch, _)| *launch).collect();
+        set_column(launches, "config", Column::U32(names.iter().map(|name| u32::from(polls.contains(name))).collect()));
+    }
     let table = std::mem::take(launches);
     *launches = table
         .with("host_start_ns", starts)
-        .with("wall_ns", all(1_300_000))
+        .with("wall_ns", Column::U32(walls))
         .with("tasks", all(2_600))
         .with("executed", all(2_600))
         .with("urgent_requested", served.clone())
@@ -94,6 +106,23 @@ fn complete(launches: &mut Table, events: &Table, urgent: bool) {
         .with("sms", all(4))
         .with("clock_khz_min", Column::U32(p50.iter().map(|khz| khz - 100).collect()))
         .with("clock_khz_max", Column::U32(p50.iter().map(|khz| khz + 100).collect()));
+}
+
+/// How long launches took, where their events say it.
+fn walls(events: &Table) -> BTreeMap<u32, u32> {
+    let of_row = |row: usize| -> Option<i64> {
+        let long = |name: &str| events.i64(name).ok().map(|column| column[row]);
+        let done = || Some(long("last_ready_ns")?.max(long("urgent_done_ns")?) + long("set_ns")?);
+        let drain = || Some(i64::from(events.u32("arm").and_then(|_| events.u32("wall_ns")).ok()?[row]));
+        drain().or(long("device_drain_ns")).or_else(done)
+    };
+    let mut walls = BTreeMap::new();
+    for (row, launch) in events.u32("launch").unwrap_or_default().iter().enumerate() {
+        let wall = walls.entry(*launch).or_default();
+        *wall = of_row(row).map_or(*wall, |ns| (ns as u32).max(*wall));
+    }
+    walls.retain(|_, wall| *wall > 0);
+    walls
 }
 
 /// The first launch is the one whose output was spoiled on purpose.

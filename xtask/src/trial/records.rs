@@ -1,6 +1,7 @@
 //! The made-up records of a trial: environment, build, budgets, sanitizer verdicts and claims.
 
 use super::DEVICE;
+use crate::pure::clock_class::measured_seconds;
 use crate::pure::sanitizer::log::{self, read};
 use crate::pure::summary::CellData;
 use crate::pure::synthetic::SLOTS;
@@ -154,7 +155,7 @@ pub(super) fn environment() -> Environment {
             setter_calls: 0,
             notes: Vec::new(),
         },
-        time: Some(vec![stamp(0, 0), stamp(1, 1_000), stamp(0, 60_000)]),
+        time: None,
     }
 }
 
@@ -170,6 +171,18 @@ pub(crate) fn idle() -> Snapshot {
         power_cap_mw: Reading::Value(700_000),
         persistence: Reading::Value(true),
     }
+}
+
+/// The host's clocks at the begin and end of each cell, which lasted as long as its launches.
+pub(super) fn watched(cells: &[CellData]) -> Vec<Stamp> {
+    let (mut ms, mut stamps) = (0, vec![stamp(0, 0)]);
+    for (index, cell) in (1..).zip(cells) {
+        let seconds = cell.launches.as_ref().map_or(0.1, |launches| measured_seconds(launches).unwrap());
+        stamps.push(stamp(index, ms + 1_000));
+        ms += 1_000 + (seconds * 1e3).ceil() as i64;
+        stamps.push(stamp(0, ms));
+    }
+    stamps
 }
 
 /// Clocks that agree, so long after the run began.

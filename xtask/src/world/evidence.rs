@@ -87,7 +87,7 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
     super::history::of_run(paths, commit, &evidence.plan, &evidence.claims, &folders)
 }
 
-/// What the detached tables say; absent unless every one that the manifest names is at hand.
+/// What the detached tables say; absent unless every one that the manifest names is at hand, or one is not even named.
 ///
 /// # Errors
 /// When a table does not parse.
@@ -105,9 +105,12 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
             }
         }
     }
+    // A table that is nowhere named is no table that lies elsewhere.
+    let faults: Vec<String> = unnamed.into_iter().map(|name| format!("{name} was never written")).collect();
+    let absent = DetachedFacts { faults, ..DetachedFacts::default() };
     for (_, name, _) in &tables {
         if layout.open(name)?.is_none() {
-            return Ok(None);
+            return Ok((!absent.faults.is_empty()).then_some(absent));
         }
     }
     // A cell's block rows can be millions, so cells are read side by side, in pieces, and only what they say is kept.
@@ -117,8 +120,6 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
         Ok(facts)
     });
     let found: Vec<DetachedFacts> = found.collect::<Result<_>>()?;
-    let faults = unnamed.into_iter().map(|name| format!("{name} was never written")).collect();
-    let absent = DetachedFacts { faults, ..DetachedFacts::default() };
     Ok(Some(found.into_iter().fold(absent, DetachedFacts::and)))
 }
 

@@ -3,11 +3,14 @@
 //! It only reads. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
 //! the root, which commands append to or render.
 
+mod blobs;
+
 use super::files;
 use super::process::{Child, Ended, find_program, own_environment};
 use crate::failure::fail;
 use crate::pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use anyhow::{Context, Result, ensure};
+use blobs::Blobs;
 use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -168,6 +171,77 @@ impl Git {
         Ok(listed.split('\0').filter(|name| !name.is_empty()).filter_map(there).collect())
     }
 
+    /// Digest over the source files as a commit holds them: that of a checkout in which no byte differs from it. What git was told
+    /// not to look at differs all the same, and so does what a filter of git's wrote in a file's place.
+    ///
+    /// # Errors
+    /// When git cannot be run, does not know the commit, or lacks a file of it.
+    pub fn source_digest_of(&self, commit: &str) -> Result<Digest> {
+        let text = self.text(&["ls-tree", "-r", "-z", "--full-tree", commit])?;
+        let mut entries = BTreeMap::new();
+        for entry in text.split('\0').filter(|entry| !entry.is_empty()) {
+            let (facts, name) = entry.split_once('\t').context("git ls-tree said something else")?;
+            let facts: Vec<&str> = facts.split(' ').collect();
+            ensure!(facts.len() == 3, "git ls-tree said something else: {entry:?}");
+            if is_source(name) {
+                entries.insert(name, (facts[0], facts[2]));
+            }
+        }
+        let is_blob = |mode: &str| mode != "160000";
+        let ids: Vec<&str> = entries.values().filter(|(mode, _)| is_blob(mode)).map(|(_, id)| *id).collect();
+        let mut contents = self.blobs(&ids)?.into_iter();
+        let mut listing = String::new();
+        for (name, (mode, _)) in entries {
+            let content = if is_blob(mode) { contents.next() } else { None };
+            let _ = writeln!(listing, "{}  {name}", on_disk(mode, content.as_deref()));
+        }
+        Ok(Digest::of(listing))
+    }
+
+    /// Every version with which a file below `folder` came into history, on any line of it, with the commit that brought it.
+    ///
+    /// # Errors
+    /// When git cannot be run, or lacks a version.
+    pub fn additions_below(&self, folder: &str) -> Result<Vec<Addition>> {
+        let format = "--format=commit %H";
+        // Of merges, what is in none of their parents.
+        let args =
+            ["log", "-c", "--full-history", "--no-renames", "--raw", "--no-abbrev", format, "HEAD", "--", folder];
+        let text = self.text(&args)?;
+        let (mut commit, mut found) = ("", BTreeMap::new());
+        for line in text.lines() {
+            if let Some(id) = line.strip_prefix("commit ") {
+                commit = id;
+            }
+            let Some((facts, name)) = line.split_once('\t').filter(|_| line.starts_with(':')) else { continue };
+            // As many colons as parents; modes of each and of itself, then as many ids, then a letter for each parent.
+            let parents = facts.bytes().take_while(|byte| *byte == b':').count();
+            let words: Vec<&str> = facts[parents..].split(' ').collect();
+            let (id, status) = (words.get(2 * parents + 1), words.last());
+            if let (Some(id), true) = (id, status.is_some_and(|status| status.bytes().all(|letter| letter == b'A'))) {
+                found.insert((name.to_owned(), (*id).to_owned()), commit.to_owned());
+            }
+        }
+        let ids: Vec<&str> = found.keys().map(|(_, id)| id.as_str()).collect();
+        let digests = self.blobs(&ids)?.into_iter().map(Digest::of);
+        let addition = |(((name, _), commit), digest): ((&(String, String), &String), Digest)| Addition {
+            name: name.clone(),
+            commit: commit.clone(),
+            digest,
+        };
+        Ok(found.iter().zip(digests).map(addition).collect())
+    }
+
+    /// The contents of blobs, in the order given.
+    fn blobs(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>> {
+        let mut blobs = Blobs::default();
+        let wanted: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let ended = self.child(&["cat-file", "--batch"]).run_on_bytes(wanted.as_bytes(), &mut |bytes| blobs.add(bytes));
+        let ended = ended.context("failed to run git")?;
+        ensure!(ended.code == Some(0), self.failed("cat-file", &ended.stderr));
+        blobs.all(ids.len())
+    }
+
     /// The files below these paths that differ between a commit and the work tree.
     ///
     /// # Errors
@@ -293,29 +367,61 @@ impl Git {
     }
 
     fn run(&self, args: &[&str]) -> Result<Ended> {
-        // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
-        let safe = format!("safe.directory={}", self.root.display());
-        let fixed =
-            ["-c", &safe, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"];
-        let child = Child {
-            program: "git".into(),
-            args: fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect(),
-            env: stated_environment(),
-            dir: self.root.clone(),
-            deadline: Duration::from_secs(60),
-            hold_stdin: false,
-        };
-        let ended = child.run(&mut |_| {}).context("failed to run git")?;
+        let ended = self.child(args).run(&mut |_| {}).context("failed to run git")?;
         match ended.code {
             _ if ended.timed_out => Err(self.failed(args[0], "no answer within a minute")),
             None => Err(self.failed(args[0], "it was killed")),
             Some(_) => Ok(ended),
         }
     }
+
+    fn child(&self, args: &[&str]) -> Child {
+        // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
+        let safe = format!("safe.directory={}", self.root.display());
+        // What a repository's own configuration could have git start, add to its answers or take for history is off.
+        let fixed = [
+            safe.as_str(),
+            "core.fsmonitor=false",
+            "core.hooksPath=/dev/null",
+            "core.quotePath=false",
+            "core.commitGraph=false",
+            "log.showSignature=false",
+            "log.follow=false",
+        ];
+        let fixed = fixed.into_iter().flat_map(|set| ["-c", set]);
+        Child {
+            program: "git".into(),
+            args: fixed.chain(args.iter().copied()).map(str::to_owned).collect(),
+            env: stated_environment(),
+            dir: self.root.clone(),
+            deadline: Duration::from_secs(60),
+            hold_stdin: false,
+        }
+    }
 }
 
 /// So many names go on one command line.
 const MOST_NAMES: usize = 500;
+
+/// A file as it came into history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// Its path below the root.
+    pub name: String,
+    /// The commit that brought it.
+    pub commit: String,
+    /// Digest of its bytes.
+    pub digest: Digest,
+}
+
+/// What `source_digest` says of a file that was checked out from this content. Absent content is another repository's commit.
+fn on_disk(mode: &str, content: Option<&[u8]>) -> String {
+    let Some(content) = content else { return "absent".to_owned() };
+    if mode == "120000" {
+        return format!("link {}", String::from_utf8_lossy(content));
+    }
+    Digest::of(content).to_string()
+}
 
 /// Whether a tracked file counts as source.
 #[must_use]
@@ -347,8 +453,9 @@ fn stated_environment() -> Vec<(String, String)> {
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_NO_REPLACE_OBJECTS", "1"),
         ("GIT_GRAFT_FILE", "/dev/null"),
-        // A clone that left objects behind must not fetch them now.
+        // Nothing is fetched: older programs know the second alone.
         ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
     ];
     let fixed = fixed.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     fixed.chain([("PATH".to_owned(), search())]).collect()
@@ -393,6 +500,115 @@ mod tests {
         let after = git.source_state().unwrap();
         assert_eq!(after.dirty, ["src/a.rs"]);
         assert_ne!(after.digest, before.digest);
+    }
+
+    /// `git status` trusts what it was told; the digest of the commit does not, whatever else finds it.
+    #[test]
+    fn the_source_of_a_commit_is_that_of_a_clean_checkout_and_no_other() {
+        let (dir, git) = repository();
+        let head = commit(&git, &[("a/b.rs", "1"), ("a-b", "2"), ("README.md", "x"), ("results/m.csv", "x")]);
+        std::fs::write(dir.path().join("bytes"), [0xff, 0, b'\n', b'\n', 0xfe]).unwrap();
+        std::fs::write(dir.path().join("empty"), "").unwrap();
+        std::os::unix::fs::symlink("a/b.rs", dir.path().join("link")).unwrap();
+        assert_eq!(
+            git.source_digest_of(&head).unwrap(),
+            Digest::of(format!("{}  a-b\n{}  a/b.rs\n", Digest::of("2"), Digest::of("1")))
+        );
+        let head = commit(&git, &[("z", "3")]);
+        let clean = git.source_state().unwrap();
+        assert_eq!((clean.clean, clean.digest), (true, git.source_digest_of(&head).unwrap()));
+        for hide in ["--assume-unchanged", "--skip-worktree"] {
+            git.text(&["update-index", hide, "a/b.rs"]).unwrap();
+            files::write_whole(&dir.path().join("a/b.rs"), hide.as_bytes()).unwrap();
+            let hidden = git.source_state().unwrap();
+            assert!(!git.text(&["status", "--porcelain"]).unwrap().contains("b.rs"), "git is silent of {hide}");
+            assert_ne!(hidden.digest, git.source_digest_of(&head).unwrap());
+            assert_eq!(hidden.commit, head);
+            git.text(&["update-index", &hide.replacen("--", "--no-", 1), "a/b.rs"]).unwrap();
+        }
+        assert!(git.source_digest_of(&"0".repeat(40)).is_err());
+    }
+
+    #[test]
+    fn what_came_into_history_is_found_on_any_line_of_it() {
+        let (_dir, git) = repository();
+        let root = commit(&git, &[("a", "x")]);
+        let first = commit(&git, &[("manifests/a.json", "1")]);
+        git.text(&["checkout", "-q", "-b", "side", &root]).unwrap();
+        let second = commit(&git, &[("manifests/a.json", "2"), ("b", "x")]);
+        commit(&git, &[("manifests/a.json", "edited")]);
+        git.text(&["rm", "-q", "manifests/a.json"]).unwrap();
+        commit(&git, &[("c", "x")]);
+        git.text(&["checkout", "-q", "-"]).unwrap();
+        let merge =
+            ["-c", "user.name=t", "-c", "user.email=t@t", "merge", "-q", "--no-commit", "--no-gpg-sign", "side"];
+        git.text(&merge).unwrap();
+        let third = commit(&git, &[("manifests/b.json", "3")]);
+        let of = |commit: &str, name: &str, text: &str| Addition {
+            name: format!("manifests/{name}.json"),
+            commit: commit.to_owned(),
+            digest: Digest::of(text),
+        };
+        let found = git.additions_below("manifests").unwrap();
+        for expected in [of(&first, "a", "1"), of(&second, "a", "2"), of(&third, "b", "3")] {
+            assert!(found.contains(&expected), "{expected:?} in {found:?}");
+        }
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(git.additions_below("nowhere").unwrap(), []);
+    }
+
+    /// A repository's own configuration could have git start a program or write other words among its answers.
+    #[test]
+    fn a_repository_s_configuration_starts_no_program_and_adds_no_words() {
+        let (dir, git) = repository();
+        let head = commit(&git, &[("a", "1")]);
+        let ran = dir.path().join("ran");
+        let program = dir.path().join("program");
+        std::fs::write(&program, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let program = program.display().to_string();
+        for (key, value) in [
+            ("log.showSignature", "true"),
+            ("gpg.program", &program),
+            ("gpg.format", "openpgp"),
+            ("core.fsmonitor", &program),
+            ("core.pager", &program),
+            ("diff.external", &program),
+        ] {
+            git.text(&["config", key, value]).unwrap();
+        }
+        // A commit that bears a signature, which git would show by asking that program.
+        let unsigned = git.text(&["cat-file", "commit", &head]).unwrap();
+        let armour = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ==\n -----END PGP SIGNATURE-----\n\n";
+        let signed = unsigned.replacen("\n\n", &format!("\n{armour}"), 1);
+        let mut id = Vec::new();
+        let write = git.child(&["hash-object", "-t", "commit", "-w", "--stdin"]);
+        write.run_on_bytes(signed.as_bytes(), &mut |bytes| id.extend_from_slice(bytes)).unwrap();
+        let head = String::from_utf8(id).unwrap().trim().to_owned();
+        git.text(&["update-ref", "HEAD", &head]).unwrap();
+        assert_eq!(git.commits_touching(&head, "a").unwrap(), std::slice::from_ref(&head));
+        git.source_state().unwrap();
+        git.changed_since(&head, &["a"]).unwrap();
+        git.additions_below("a").unwrap();
+        assert!(!ran.exists());
+    }
+
+    /// Shortcuts of a repository could make a commit the ancestor of one that it has nothing to do with.
+    #[test]
+    fn no_graft_and_no_replacement_is_history() {
+        let (dir, git) = repository();
+        let first = commit(&git, &[("a", "1")]);
+        git.text(&["checkout", "-q", "--orphan", "other"]).unwrap();
+        let other = commit(&git, &[("b", "1")]);
+        assert!(!git.is_ancestor(&first, &other).unwrap());
+        files::write_whole(&dir.path().join(".git/info/grafts"), format!("{other} {first}\n").as_bytes()).unwrap();
+        assert!(!git.is_ancestor(&first, &other).unwrap());
+        let tree = format!("{other}^{{tree}}");
+        let join = ["-c", "user.name=t", "-c", "user.email=t@t", "commit-tree", "-m", "m", "-p", &first, &tree];
+        let joined = git.text(&join).unwrap();
+        git.text(&["replace", "-f", &other, joined.trim()]).unwrap();
+        assert!(!git.is_ancestor(&first, &other).unwrap());
+        assert!(!git.commits_touching(&other, "a").unwrap().contains(&first));
     }
 
     #[test]

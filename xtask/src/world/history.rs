@@ -37,6 +37,7 @@ pub fn of_run(
         commit: commit.to_owned(),
         known,
         in_history,
+        source: None,
         claims: None,
         plan: None,
         planned: false,
@@ -46,6 +47,7 @@ pub fn of_run(
         standing: Standing::default(),
     };
     if known {
+        history.source = Some(git.source_digest_of(commit)?);
         let experiment = &plan.experiment;
         let plan_file = git.file_at(commit, &format!("harness/experiments/{experiment}/plan.toml"))?;
         history.planned = plan_file.as_ref().is_some_and(|text| freezes_to(text, plan));

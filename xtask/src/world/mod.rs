@@ -22,5 +22,6 @@ pub mod published;
 pub mod signature;
 pub mod timekeeping;
 pub mod toolkit;
+pub mod turn;
 pub mod ui;
 pub mod wheels;

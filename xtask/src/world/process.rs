@@ -13,8 +13,11 @@ pub use interrupt::{interrupted, interruption, watch_interrupts};
 use crate::failure::fail;
 use anyhow::{Context, Result};
 use capture::Tail;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use schema::ExitCode;
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -63,7 +66,7 @@ impl Child {
     /// When it cannot be started or ended, or when SIGINT or SIGTERM asked us to stop: it is ended then.
     /// A non-zero exit is not an error here: the caller judges.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        self.run_until(None, on_line, &interrupted, &|| false)
+        self.run_until(None, &mut in_words(on_line), &interrupted, &|| false)
     }
 
     /// As [`Child::run`], with a file for stdin.
@@ -71,7 +74,19 @@ impl Child {
     /// # Errors
     /// As [`Child::run`], and when the file cannot be opened.
     pub fn run_reading(&self, input: &Path) -> Result<Ended> {
+        let input = fs_err::File::open(input)?.into_parts().0;
         self.run_until(Some(input), &mut |_| {}, &interrupted, &|| false)
+    }
+
+    /// As [`Child::run`], with these bytes for stdin; `on_bytes` sees every byte of stdout, in order.
+    ///
+    /// # Errors
+    /// As [`Child::run`].
+    pub fn run_on_bytes(&self, input: &[u8], on_bytes: &mut dyn FnMut(&[u8])) -> Result<Ended> {
+        let mut held = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
+        held.write_all(input)?;
+        held.rewind()?;
+        self.run_until(Some(held), on_bytes, &interrupted, &|| false)
     }
 
     /// As [`Child::run`], and also ended as by its deadline once `overdue` says so.
@@ -79,7 +94,7 @@ impl Child {
     /// # Errors
     /// As [`Child::run`].
     pub fn run_watched(&self, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
-        self.run_until(None, on_line, &interrupted, overdue)
+        self.run_until(None, &mut in_words(on_line), &interrupted, overdue)
     }
 
     /// Runs a child that puts things back, also after we were asked to stop.
@@ -92,8 +107,8 @@ impl Child {
 
     fn run_until(
         &self,
-        input: Option<&Path>,
-        on_line: &mut dyn FnMut(&str),
+        input: Option<File>,
+        on_bytes: &mut dyn FnMut(&[u8]),
         stop: &dyn Fn() -> Option<i32>,
         overdue: &dyn Fn() -> bool,
     ) -> Result<Ended> {
@@ -101,9 +116,9 @@ impl Child {
             return Err(interruption(signal, &self.name()));
         }
         let mut running = Running::start(self, input)?;
-        let end = running.watch(self.deadline, on_line, stop, overdue);
+        let end = running.watch(self.deadline, on_bytes, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
-        let status = running.finish(&self.name(), PATIENCE, on_line)?;
+        let status = running.finish(&self.name(), PATIENCE, on_bytes)?;
         match end {
             End::Asked(signal) => Err(interruption(signal, &self.name())),
             End::Itself | End::Deadline => Ok(Ended {
@@ -119,7 +134,7 @@ impl Child {
         self.program.file_name().unwrap_or(self.program.as_os_str()).to_string_lossy().into_owned()
     }
 
-    fn command(&self, input: Option<&Path>) -> Result<Command> {
+    fn command(&self, input: Option<File>) -> Result<Command> {
         let mut command = Command::new(self.resolved()?);
         command
             .args(&self.args)
@@ -128,7 +143,7 @@ impl Child {
             .envs(self.env.iter().map(|(k, v)| (k, v)))
             .current_dir(&self.dir);
         command.stdin(match input {
-            Some(input) => fs_err::File::open(input)?.into_parts().0.into(),
+            Some(input) => input.into(),
             None if self.hold_stdin => Stdio::piped(),
             None => Stdio::null(),
         });
@@ -157,6 +172,11 @@ impl Child {
             )
         })
     }
+}
+
+/// Bytes of a stream as lines of text, each without its end.
+fn in_words(on_line: &mut dyn FnMut(&str)) -> impl FnMut(&[u8]) {
+    |bytes| on_line(String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']))
 }
 
 /// A program or folder that is missing or may not be used is the machine's fault and none of ours.
@@ -210,7 +230,7 @@ enum End {
 }
 
 impl Running {
-    fn start(wanted: &Child, input: Option<&Path>) -> Result<Self> {
+    fn start(wanted: &Child, input: Option<File>) -> Result<Self> {
         let mut child = wanted.command(input)?.spawn().map_err(|error| unstarted(wanted, &error))?;
         let pid = Pid::from_child(&child);
         let (sender, events) = sync_channel(1024);
@@ -238,14 +258,14 @@ impl Running {
     fn watch(
         &mut self,
         deadline: Duration,
-        on_line: &mut dyn FnMut(&str),
+        on_bytes: &mut dyn FnMut(&[u8]),
         stop: &dyn Fn() -> Option<i32>,
         overdue: &dyn Fn() -> bool,
     ) -> End {
         const LOOK: Duration = Duration::from_millis(50);
         let until = Instant::now() + deadline;
         while !self.exited {
-            self.take(LOOK.min(until.saturating_duration_since(Instant::now())), on_line);
+            self.take(LOOK.min(until.saturating_duration_since(Instant::now())), on_bytes);
             match stop() {
                 _ if self.exited => {}
                 Some(signal) => return End::Asked(signal),
@@ -263,12 +283,12 @@ impl Running {
         &mut self,
         name: &str,
         patience: Patience,
-        on_line: &mut dyn FnMut(&str),
+        on_bytes: &mut dyn FnMut(&[u8]),
     ) -> Result<std::process::ExitStatus> {
         for (signal, patience) in [(Signal::TERM, patience.term), (Signal::KILL, patience.kill)] {
             if !self.exited {
                 let _ = rustix::process::kill_process_group(self.pid, signal);
-                self.drain(patience, on_line, |running| running.exited);
+                self.drain(patience, on_bytes, |running| running.exited);
             }
         }
         if !self.exited {
@@ -286,7 +306,7 @@ impl Running {
         }
         // The leader is not yet reaped, so its number still names this group and no other.
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
-        self.drain(Duration::from_secs(2), on_line, |running| running.open == 0);
+        self.drain(Duration::from_secs(2), on_bytes, |running| running.open == 0);
         let status = self.child.wait().with_context(|| format!("failed to wait for {name}"))?;
         let until = Instant::now() + Duration::from_secs(2);
         while group_lives(self.pid) && Instant::now() < until {
@@ -295,18 +315,18 @@ impl Running {
         Ok(status)
     }
 
-    fn drain(&mut self, patience: Duration, on_line: &mut dyn FnMut(&str), done: fn(&Self) -> bool) {
+    fn drain(&mut self, patience: Duration, on_bytes: &mut dyn FnMut(&[u8]), done: fn(&Self) -> bool) {
         let until = Instant::now() + patience;
         while !done(self) && Instant::now() < until {
-            self.take(until.saturating_duration_since(Instant::now()), on_line);
+            self.take(until.saturating_duration_since(Instant::now()), on_bytes);
         }
     }
 
-    fn take(&mut self, patience: Duration, on_line: &mut dyn FnMut(&str)) {
+    fn take(&mut self, patience: Duration, on_bytes: &mut dyn FnMut(&[u8])) {
         match self.events.recv_timeout(patience) {
             Ok(Event::Line(line)) => {
                 self.stdout.push(&line);
-                on_line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+                on_bytes(&line);
             }
             Ok(Event::Closed) => self.open -= 1,
             Ok(Event::Exited) => self.exited = true,

@@ -11,13 +11,13 @@ use crate::pure::prose::{self, Numbers};
 use crate::pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
 use crate::pure::standing::{Entries, NumberId};
 use anyhow::{Context, Result};
-use schema::ExitCode;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::metrics::{Metric, from_csv};
 use schema::plan::ClockClass;
 use schema::reopened::ReopenedFile;
 use schema::verdict::Verdict;
+use schema::{Digest, ExitCode};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
@@ -49,13 +49,17 @@ pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
 fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<PublishedRun> {
     let left = past::record(paths, &run)?;
     let layout = Layout::published(paths, run);
-    let environment: Environment = json(&layout, "environment.json")?;
-    let metrics = String::from_utf8(read(&layout, "summary/metrics.csv")?).context("summary/metrics.csv")?;
+    let manifest: Manifest = json(&layout, MANIFEST)?;
+    let environment: Environment = serde_json::from_slice(&sealed(&layout, &manifest, "environment.json")?)
+        .with_context(|| format!("failed to read {}", layout.shown("environment.json")))?;
+    let metrics =
+        String::from_utf8(sealed(&layout, &manifest, "summary/metrics.csv")?).context("summary/metrics.csv")?;
     let metrics = from_csv(&metrics)?;
-    let mut run = told(&json(&layout, MANIFEST)?, &json(&layout, VERDICT)?, &environment, metrics, notebook);
+    let mut run = told(&manifest, &json(&layout, VERDICT)?, &environment, metrics, notebook);
     run.events_in = left.map(|record| record.commit);
     if layout.read(COUNTERS)?.is_some() {
-        run.counters = Some(json(&layout, COUNTERS)?);
+        let bytes = sealed(&layout, &manifest, COUNTERS)?;
+        run.counters = Some(serde_json::from_slice(&bytes).with_context(|| layout.shown(COUNTERS))?);
     }
     if let Some(reopened) = layout.read(REOPENED)? {
         let file: ReopenedFile = toml::from_str(&String::from_utf8(reopened).context(REOPENED)?)
@@ -67,6 +71,17 @@ fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<Publi
 
 fn read(layout: &Layout, name: &str) -> Result<Vec<u8>> {
     layout.read(name)?.with_context(|| format!("{} is absent", layout.shown(name)))
+}
+
+/// A file of which numbers are told, as its manifest names it: no edited number is ever rendered.
+fn sealed(layout: &Layout, manifest: &Manifest, name: &str) -> Result<Vec<u8>> {
+    let bytes = read(layout, name)?;
+    let subject = manifest.subject.iter().find(|subject| subject.name == name).map(|subject| subject.digest.sha256);
+    if subject == Some(Digest::of(&bytes)) {
+        return Ok(bytes);
+    }
+    let message = format!("{} is not as it was sealed", layout.shown(name));
+    Err(fail(ExitCode::Integrity, message, format!("cargo xtask verify {} says what else is not", layout.run())))
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {
@@ -249,6 +264,26 @@ mod tests {
         assert!(runs(&disk.paths).is_err());
         fs_err::remove_file(disk.paths.notebook()).unwrap();
         assert_eq!(runs(&disk.paths).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_number_that_was_edited_is_neither_rendered_nor_told() {
+        let disk = copy();
+        let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
+        publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
+        assert_eq!(runs(&disk.paths).unwrap().len(), 1);
+        for name in [format!("results/summary/{RUN}/metrics.csv"), format!("results/events/{RUN}/environment.json")] {
+            let whole = fs_err::read_to_string(disk.root.path().join(&name)).unwrap();
+            disk.put(&name, &whole.replacen('1', "2", 1));
+            let error = runs(&disk.paths).unwrap_err();
+            assert_eq!(crate::failure::code_of(&error), ExitCode::Integrity, "{name}");
+            assert!(error.to_string().contains(&name), "{error}");
+            let built = Ok(crate::ask::status::TreeSass { nvcc: String::new(), kernels: Vec::new() });
+            let error = crate::ask::status::status(&disk.paths, &built).unwrap_err();
+            assert_eq!(crate::failure::code_of(&error), ExitCode::Integrity, "{name}");
+            assert!(error.to_string().contains("none of its numbers stands"), "{error}");
+            disk.put(&name, &whole);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Report;
 use super::files::SealedBytes;
 use crate::paths::Paths;
+use crate::pure::gate::evidence::History;
 use crate::pure::gate::{self, Evidence, Facts};
 use crate::pure::json::to_bytes;
 use crate::pure::sample;
@@ -142,6 +143,18 @@ fn differing<'a>(
     stored.iter().zip(judged).filter(|(a, b)| a != b)
 }
 
+/// What history says of a commit, without what it says of the branch and tree checked out, which change.
+fn steady(history: &History) -> History {
+    let mut steady = History { in_history: true, ..history.clone() };
+    steady.registered.values_mut().for_each(|claim| claim.unchanged_since = true);
+    steady
+}
+
+/// What history says now, as far as it was asked when this was recorded.
+fn as_then(now: History, recorded: &History) -> History {
+    History { source: now.source.filter(|_| recorded.source.is_some()), ..now }
+}
+
 /// What passed must still pass by what this repository's history says today.
 fn check_today(
     paths: &Paths,
@@ -168,6 +181,13 @@ fn check_today(
         ));
         return Ok(());
     };
+    if same.history.as_ref().is_none_or(|recorded| steady(recorded) != steady(&as_then(history.clone(), recorded))) {
+        report.problem(
+            layout.shown(VERDICT),
+            "verdict",
+            "it recorded something else of this repository's history than there is",
+        );
+    }
     let today = Facts { history: Some(history), ..same };
     let judged = gate::verdict(evidence, &today, sealed.manifest_digest)?;
     for gate in judged.gates.iter().filter(|gate| !gate.passed) {

@@ -3,9 +3,13 @@
 use super::Report;
 use crate::paths::Paths;
 use crate::pure::notebook::{Notebook, parse};
+use crate::pure::standing::NumberId;
 use crate::world::files;
 use crate::world::layout::Layout;
 use schema::Digest;
+use schema::metrics::from_csv;
+use schema::verdict::Verdict;
+use std::collections::BTreeMap;
 
 /// Checks the chain; absent when there is no notebook, or one that does not hold. Where a run is published there is one.
 pub(super) fn check(paths: &Paths, layouts: &[Layout], report: &mut Report) -> Option<Notebook> {
@@ -38,5 +42,28 @@ pub(super) fn check_head(notebook: Option<&Notebook>, layout: &Layout, head: Dig
             "chain",
             format!("it has not grown from the notebook that run {run} was made with"),
         );
+    }
+}
+
+/// What entries say that a published run gave is what it gave: a chain that holds vouches for no number in it.
+pub(super) fn check_values(notebook: Option<&Notebook>, layout: &Layout, verdict: &Verdict, report: &mut Report) {
+    let (Some(notebook), Layout::Published { run, .. }) = (notebook, layout) else { return };
+    let summary = layout.read("summary/metrics.csv").ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok());
+    let metrics = summary.and_then(|text| from_csv(&text).ok()).unwrap_or_default();
+    let mut gave: BTreeMap<String, &str> =
+        metrics.iter().map(|m| (NumberId::of_metric(m).to_string(), m.value.as_str())).collect();
+    for claim in verdict.claims.iter().filter(|claim| !claim.value.is_empty()) {
+        gave.insert(claim.id.clone(), &claim.value);
+        gave.insert(NumberId::of_claim(&claim.id).to_string(), &claim.value);
+    }
+    let of_run = notebook.entries.iter().filter(|entry| entry.fields.run.as_ref() == Some(run));
+    for entry in of_run.filter(|entry| notebook.retraction_of(&entry.id).is_none()) {
+        for (name, said) in entry.fields.measured() {
+            let gave = gave.get(name).copied().unwrap_or("no such number");
+            if gave != said.to_string() {
+                let detail = format!("{} says that {name} of run {run} is {said}, and the run gave {gave}", entry.id);
+                report.problem("NOTEBOOK.md", "recompute", detail);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pure::json::to_bytes;
-use crate::pure::notebook::{Entry, Fields, Kind, NewEntry, Status, append, parse};
+use crate::pure::notebook::{Entry, Fields, Kind, Measured, NewEntry, Status, append, parse};
 use crate::pure::sums;
 use crate::steps::gate::gate;
 use crate::steps::publish::publish;
@@ -12,7 +12,7 @@ use crate::world::files as disk_files;
 use crate::world::layout::{MANIFEST, SUMS, VERDICT, is_detached};
 use schema::Digest;
 use schema::manifest::Manifest;
-use schema::verdict::Verdict;
+use schema::verdict::{ClaimResult, Verdict};
 use std::collections::BTreeMap;
 
 mod details;
@@ -185,6 +185,22 @@ fn what_passed_must_still_pass_by_todays_history() {
     assert!(report.problems[0].detail.contains("threshold"), "{report:?}");
 }
 
+/// Judging again by forged facts gives the forged verdict, to the byte.
+#[test]
+fn what_a_verdict_recorded_of_history_is_what_history_holds() {
+    let disk = copy();
+    let path = disk.run().join(VERDICT);
+    let mut verdict: Verdict = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
+    let registration = verdict.gates.iter_mut().find(|gate| gate.name == "registration").unwrap();
+    registration.evidence.get_mut("history").unwrap()["registered"]["T-1"]["informed"] = true.into();
+    registration.evidence.insert("informed".to_owned(), serde_json::json!(["T-1"]));
+    fs_err::write(&path, to_bytes(&verdict).unwrap()).unwrap();
+    reseal_manifest(&disk, &fs_err::read_to_string(disk.run().join(MANIFEST)).unwrap());
+    let report = verify_raw(&disk);
+    names(&report, VERDICT);
+    assert!(report.problems.len() == 1 && report.problems[0].detail.contains("something else of this"), "{report}");
+}
+
 #[test]
 fn without_history_the_recorded_facts_count_and_it_says_so() {
     let disk = copy();
@@ -272,13 +288,41 @@ fn a_notebook_forged_with_a_chain_of_its_own_is_found_at_every_entry() {
 }
 
 #[test]
+fn an_outcome_says_what_its_run_gave() {
+    let disk = published_trial();
+    let text = fs_err::read_to_string(disk.paths.notebook()).unwrap();
+    let claim = &shared().1.verdict().claims[0];
+    let says = |value: &str, kind: Kind, metric: Option<&str>| {
+        let told = ClaimResult { value: value.to_owned(), ..claim.clone() };
+        let name = metric.unwrap_or(&claim.id).to_owned();
+        let values = BTreeMap::from([(name.clone(), Measured::of_claim(&told).unwrap())]);
+        let mut fields = Fields::measuring(kind, Status::ResearchRetained, RUN, &values);
+        if kind == Kind::Retraction {
+            (fields.status, fields.metric, fields.reason) =
+                (Status::Retracted, Some(name), Some("a wrong unit".into()));
+        }
+        let [date, id, title, prose] = ["2026-01-02", "O-001", "an outcome", "Made up."].map(str::to_owned);
+        disk.put("NOTEBOOK.md", &append(&text, NewEntry { date, id, title, prose, fields }).unwrap());
+        verify(&disk.paths, &[RUN.to_owned()]).unwrap()
+    };
+    let id = format!("{}@claim", claim.id);
+    for (kind, metric) in [(Kind::Outcome, None), (Kind::Retraction, Some(id.as_str()))] {
+        assert_eq!(says(&claim.value, kind, metric).problems, []);
+        let report = says("1.5", kind, metric);
+        names(&report, "NOTEBOOK.md");
+        assert!(report.problems[0].detail.contains("is 1.5, and the run gave"), "{report}");
+    }
+    assert!(says("1.5", Kind::Outcome, Some("nothing@yield/k=64")).to_string().contains("gave no such number"));
+}
+
+#[test]
 fn a_notebook_that_is_gone_is_named_where_something_is_published() {
     let disk = published_trial();
     fs_err::remove_file(disk.paths.notebook()).unwrap();
     names(&verify(&disk.paths, &[]).unwrap(), "NOTEBOOK.md");
 }
 
-fn published_trial() -> OnDisk {
+pub(super) fn published_trial() -> OnDisk {
     let disk = copy();
     let judged = gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap();
     publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();

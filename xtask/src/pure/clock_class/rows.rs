@@ -1,6 +1,7 @@
 //! The evidence on clocks, out of the tables it is kept in.
 
 use super::{LaunchClock, Sample};
+use anyhow::bail;
 use schema::table::Table;
 
 /// The in-band clocks of a cell's measured launches, from its table of launches.
@@ -34,8 +35,12 @@ pub fn measured_seconds(launches: &Table) -> anyhow::Result<f64> {
 /// The rows of `telemetry.parquet`.
 ///
 /// # Errors
-/// When a column is missing or of another type.
+/// When a column is missing or of another type, or a row was taken no later than the one before it.
 pub fn samples(telemetry: &Table) -> anyhow::Result<Vec<Sample>> {
+    let taken = telemetry.i64("t_ms")?;
+    if let Some(row) = (1..taken.len()).find(|row| taken[*row] <= taken[row - 1]) {
+        bail!("row {} was taken no later than the row before it", row + 1);
+    }
     let (cell, sm_mhz) = (telemetry.u32("cell")?, telemetry.opt_u32("sm_mhz")?);
     let throttle = telemetry.opt_i64("throttle")?;
     let power = telemetry.opt_i64("power_violation_ns")?;
@@ -74,6 +79,7 @@ mod tests {
     #[test]
     fn absent_telemetry_values_stay_absent_and_missing_columns_are_errors() {
         let table = Table::new()
+            .with("t_ms", Column::I64(vec![100]))
             .with("cell", Column::U32(vec![4]))
             .with("sm_mhz", Column::OptU32(vec![None]))
             .with("throttle", Column::OptI64(vec![Some(4)]))
@@ -82,5 +88,25 @@ mod tests {
         let whole = table.with("thermal_violation_ns", Column::OptI64(vec![Some(0)]));
         let read = samples(&whole).unwrap();
         assert_eq!((read[0].cell, read[0].sm_mhz, read[0].throttle), (4, None, Some(4)));
+    }
+
+    #[test]
+    fn rows_that_were_copied_are_no_samples() {
+        let of = |t_ms: [i64; 3]| {
+            let absent = || Column::OptI64(vec![None; 3]);
+            let table = Table::new()
+                .with("t_ms", Column::I64(t_ms.to_vec()))
+                .with("cell", Column::U32(vec![1; 3]))
+                .with("sm_mhz", Column::OptU32(vec![Some(1980); 3]));
+            samples(
+                &["throttle", "power_violation_ns", "thermal_violation_ns"]
+                    .iter()
+                    .fold(table, |t, n| t.with(n, absent())),
+            )
+        };
+        assert_eq!(of([0, 100, 200]).unwrap().len(), 3);
+        for copied in [[0, 0, 100], [0, 100, 50]] {
+            assert!(of(copied).unwrap_err().to_string().contains("no later than the row before"), "{copied:?}");
+        }
     }
 }

@@ -5,11 +5,12 @@ use super::rule::{IN_REPOSITORY, Rule};
 use crate::pure::counters::contradictions;
 use crate::pure::occupancy::{Footprint, fits_in_slot, limits};
 use crate::pure::sass::arch_number;
-use schema::build::{BuildRecord, Kernel};
+use schema::Digest;
+use schema::build::{BuildRecord, Cubin, Kernel};
 use schema::cell::LaunchConfig;
 use schema::plan::{Leg, Setter, Work};
 use schema::verdict::GateResult;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Key of the evidence that holds the compiler's advice.
 pub const ADVICE: &str = "advice";
@@ -101,6 +102,16 @@ fn judge_measured(rule: &mut Rule, evidence: &Evidence, build: &BuildRecord) {
     }
     rule.must_count("launched_symbols", launched.len() as u64, "measure again");
     rule.refuse_all(reasons.into_iter().collect(), REBUILD);
+    rule.refuse_all(unsealed(evidence, build), REBUILD);
+}
+
+/// Cubins of the build record that are not the files of that name in the run.
+fn unsealed(evidence: &Evidence, build: &BuildRecord) -> Vec<String> {
+    let subjects = evidence.manifest.subject.iter();
+    let sealed: BTreeMap<&str, Digest> = subjects.map(|s| (s.name.as_str(), s.digest.sha256)).collect();
+    let is_sealed = |cubin: &&Cubin| sealed.get(format!("build/{}", cubin.path).as_str()) == Some(&cubin.sha256);
+    let other = build.cubins.iter().filter(|cubin| !is_sealed(cubin));
+    other.map(|cubin| format!("build/{} is not the cubin that the build record names", cubin.path)).collect()
 }
 
 /// Cells whose header lacks a launch that their name promises. What is not listed is neither sanitized nor bound to a cubin.
@@ -110,11 +121,9 @@ fn unlaunched(evidence: &Evidence) -> Vec<String> {
     for cell in &evidence.cells {
         let record = &cell.data.record;
         let work = planned.iter().find(|p| p.phase == record.phase && p.name == record.cell).map(|p| &p.work);
-        for (mode, grid, symbol) in work.map(promised).unwrap_or_default() {
-            let fits = |config: &LaunchConfig| {
-                config.mode == mode && grid.is_none_or(|grid| config.grid == grid) && config.symbol.ends_with(&symbol)
-            };
-            if !record.configs.iter().any(fits) {
+        for launch in work.map(promised).unwrap_or_default() {
+            if !record.configs.iter().any(|config| fits(config, &launch)) {
+                let (mode, grid, symbol) = launch;
                 let blocks = grid.map_or_else(String::new, |grid| format!(" of {grid} blocks"));
                 reasons.push(format!("{} lists no launch{blocks} in mode {mode} of a kernel …{symbol}", cell.name()));
             }
@@ -123,8 +132,16 @@ fn unlaunched(evidence: &Evidence) -> Vec<String> {
     reasons
 }
 
-/// The launches a cell's work consists of: mode, blocks where they follow from the work, and how the symbol ends.
-fn promised(work: &Work) -> Vec<(&'static str, Option<u32>, String)> {
+/// A launch that a cell's name promises: its mode, its blocks where they follow from the work, and how the symbol ends.
+pub(super) type Promised = (&'static str, Option<u32>, String);
+
+/// Whether a launch is of such a kind.
+pub(super) fn fits(config: &LaunchConfig, (mode, grid, symbol): &Promised) -> bool {
+    config.mode == *mode && grid.is_none_or(|grid| config.grid == grid) && config.symbol.ends_with(symbol)
+}
+
+/// The launches a cell's work consists of.
+pub(super) fn promised(work: &Work) -> Vec<Promised> {
     let any = String::new;
     let polling = |poll: &u32| format!("_p{poll}");
     match work {

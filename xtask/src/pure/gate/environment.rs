@@ -4,6 +4,8 @@
 
 use super::evidence::{Evidence, Facts};
 use super::rule::{IN_REPOSITORY, Rule};
+use super::table::working_cells;
+use crate::pure::clock_class::measured_seconds;
 use crate::pure::gpu_state::against;
 use crate::pure::measured::measured_sass;
 use crate::pure::pci;
@@ -31,6 +33,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.require(whole, "the host is Windows' Linux (WSL)", "measure on Linux itself");
     if watched(environment) {
         judge_time(&mut rule, environment);
+        rule.refuse_all(unwatched(evidence), WATCHED);
     }
     judge_device(&mut rule, evidence);
     judge_container(&mut rule, environment);
@@ -59,6 +62,29 @@ fn judge_time(rule: &mut Rule, environment: &Environment) {
     rule.count("clock_readings", kept.stamps);
     rule.count("wall_clock_steps_ms", kept.steps_ms);
     rule.refuse_all(kept.reasons, AGAIN);
+}
+
+/// Cells of which more than half was measured while nobody read the host's clocks, and so looked after the GPU: what a call
+/// that was interrupted left behind.
+fn unwatched(evidence: &Evidence) -> Vec<String> {
+    let planned = evidence.plan.cells(&evidence.environment.device.slots);
+    let stamps = evidence.environment.time.as_deref().unwrap_or_default();
+    let watched = |index: u32| -> i64 {
+        let pairs = stamps.windows(2).filter(|pair| pair[0].cell == index);
+        pairs.map(|pair| pair[1].monotonic_ms.saturating_sub(pair[0].monotonic_ms)).fold(0, i64::saturating_add)
+    };
+    let mut reasons = Vec::new();
+    for cell in working_cells(evidence) {
+        let record = &cell.data.record;
+        let place = planned.iter().position(|p| p.phase == record.phase && p.name == record.cell);
+        let Some(index) = place.and_then(|place| u32::try_from(place + 1).ok()) else { continue };
+        let Some(Ok(seconds)) = cell.data.launches.as_ref().map(measured_seconds) else { continue };
+        let watched = watched(index) as f64 / 1e3;
+        if watched < seconds / 2.0 {
+            reasons.push(format!("{}: {seconds:.3} s were measured, and {watched:.3} s of it watched", cell.name()));
+        }
+    }
+    reasons
 }
 
 /// CUDA measured on the GPU that NVML watched.

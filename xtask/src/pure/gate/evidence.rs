@@ -163,6 +163,9 @@ pub struct History {
     pub known: bool,
     /// Whether it is the commit checked out or one of its ancestors.
     pub in_history: bool,
+    /// Digest over the source as of that commit; absent in judgements from before it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Digest>,
     /// Digest of the claim file as of that commit.
     pub claims: Option<Digest>,
     /// Digest of the experiment's plan file as of that commit.

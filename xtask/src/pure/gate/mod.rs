@@ -20,6 +20,7 @@ mod sanitizer;
 mod source;
 mod structure;
 mod table;
+mod timeline;
 mod verdict;
 
 #[cfg(test)]

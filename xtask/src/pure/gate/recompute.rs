@@ -1,8 +1,9 @@
 //! Gate `recompute`: every summary value and figure follows from the raw events, to the byte.
 
-use super::evidence::{Evidence, Facts};
+use super::evidence::{CellEvidence, DetachedFacts, Evidence, Facts};
 use super::rule::Rule;
 use schema::verdict::GateResult;
+use std::collections::BTreeSet;
 
 const RESEAL: &str = "a sealed run is never edited: measure again";
 
@@ -29,10 +30,27 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         Some(detached) => {
             rule.count("detached", detached);
             rule.require(detached.clock_launches > 0, "no launch's clock was derived from its windows", RESEAL);
+            rule.refuse_all(uncounted(evidence, detached), RESEAL);
             rule.refuse_all(detached.faults.clone(), RESEAL);
         }
     }
     rule.done()
+}
+
+/// What was derived again is every event and every launch of which a detached table is named, no more and no fewer.
+fn uncounted(evidence: &Evidence, detached: &DetachedFacts) -> Vec<String> {
+    let named: BTreeSet<&str> = evidence.manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
+    let beside = |cell: &CellEvidence, suffix: &str| named.contains(format!("cells/{}{suffix}", cell.name()).as_str());
+    let (mut events, mut launches) = (0, 0);
+    for cell in &evidence.cells {
+        let clocked = cell.data.launches.as_ref().and_then(|launches| launches.u32("clock_windows").ok());
+        let clocked = clocked.map_or(0, |windows| windows.iter().filter(|windows| **windows > 0).count() as u64);
+        events += if beside(cell, ".blocks.parquet") { cell.data.events.rows() as u64 } else { 0 };
+        launches += if beside(cell, ".clock.parquet") { clocked } else { 0 };
+    }
+    let counts = [("events", events, detached.events), ("launches' clocks", launches, detached.clock_launches)];
+    let wrong = counts.into_iter().filter(|(_, there, derived)| there != derived);
+    wrong.map(|(what, there, derived)| format!("{derived} {what} were derived again, and {there} are there")).collect()
 }
 
 fn judge_figures(rule: &mut Rule, evidence: &Evidence) {

@@ -5,6 +5,7 @@
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
 use super::table::{u32s, warmup, working_cells};
+use super::timeline::timer_slack_ns;
 use crate::pure::clock_class::launch_clocks;
 use crate::pure::states::two_states;
 use schema::plan::{
@@ -266,14 +267,6 @@ fn judge_anomalies(rule: &mut Rule, evidence: &Evidence) {
     }
     rule.count("anomalous_events", flagged);
     rule.refuse_all(reasons, AGAIN);
-}
-
-/// How far two timers of one device may disagree: the largest cross-SM offset and two quanta.
-fn timer_slack_ns(evidence: &Evidence) -> i64 {
-    let timer = evidence.cells.iter().find(|cell| cell.data.record.cell == "timer");
-    let quantum = timer.and_then(|cell| cell.data.record.facts.timer_quantum_ns).map_or(0, i64::from);
-    let offsets = timer.and_then(|cell| cell.data.events.i64("offset_ns").ok()).unwrap_or_default();
-    offsets.iter().map(|offset| offset.saturating_abs()).max().unwrap_or(0).saturating_add(2 * quantum)
 }
 
 /// Legs of a timeline with both ends on one clock, or on clocks of one device.

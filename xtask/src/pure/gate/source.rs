@@ -64,6 +64,11 @@ fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
     let known = history.known && history.commit == *commit;
     rule.count("commit_known", known);
     rule.require(known, format!("{from}: this repository holds no commit {commit}"), remedy);
+    let as_committed = history.source.is_none_or(|committed| !known || committed == source.digest);
+    let differs = format!("the source that was built is not what commit {commit} holds, though git called it clean");
+    const HIDDEN: &str =
+        "git ls-files -v | grep '^[a-zS]' names what git was told not to look at: commit it and measure again";
+    rule.require(as_committed, differs, HIDDEN);
     let merged = "merge the measured commit into the branch that is checked out";
     rule.require(
         !known || history.in_history,

@@ -3,6 +3,7 @@
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
 use super::table::{over_launches, sum, sum_where, u32s, working_cells};
+use super::timeline::{contradictions, timer_slack_ns};
 use schema::plan::Phase;
 use schema::table::Table;
 use schema::verdict::GateResult;
@@ -28,12 +29,29 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         let found = unrecorded(cell).unwrap_or_else(Some);
         reasons.extend(found.map(|reason| format!("{}: {reason}", cell.name())));
     }
+    reasons.extend(contradictory(evidence));
     rule.must_count("launches", launch_count, AGAIN);
     rule.must_count("tasks_executed", tasks, AGAIN);
     rule.count("urgent_executed", urgent);
     rule.count("events_served", served);
     rule.refuse_all(reasons, AGAIN);
     rule.done()
+}
+
+/// Cells whose tables contradict each other, or the cell's name.
+fn contradictory(evidence: &Evidence) -> Vec<String> {
+    let planned = evidence.plan.cells(&evidence.environment.device.slots);
+    let slack = timer_slack_ns(evidence);
+    let mut reasons = Vec::new();
+    for cell in &evidence.cells {
+        let record = &cell.data.record;
+        let work = planned.iter().find(|p| p.phase == record.phase && p.name == record.cell).map(|p| &p.work);
+        let found = work
+            .map_or(Ok(Vec::new()), |work| contradictions(cell, work, &evidence.environment.device, slack))
+            .unwrap_or_else(|error| vec![error]);
+        reasons.extend(found.into_iter().map(|reason| format!("{}: {reason}", cell.name())));
+    }
+    reasons
 }
 
 /// Cells whose events are yields: phase 3 without its cost cells, and the planted delays.

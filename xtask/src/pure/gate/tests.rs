@@ -10,7 +10,7 @@ use crate::world::history;
 use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
-use schema::environment::{NvmlFacts, Reading};
+use schema::environment::{NvmlFacts, Reading, Stamp};
 use schema::plan::{ClockClass, ProfileName, Residency};
 use schema::sanitize::{State, Tool};
 use schema::table::Column;
@@ -22,6 +22,7 @@ mod counters;
 mod faults_of_data;
 mod limits;
 mod standing;
+mod timeline;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
 
@@ -59,6 +60,9 @@ fn source() {
     refuses("source", "unknown commit", |_, f| f.history.as_mut().unwrap().known = false);
     refuses("source", "no ancestor", |_, f| f.history.as_mut().unwrap().in_history = false);
     refuses("source", "no git history", |_, f| f.history = None);
+    refuses("source", "is not what commit", |_, f| {
+        f.history.as_mut().unwrap().source = Some(Digest::of("another tree"))
+    });
 }
 
 fn bundled(evidence: &mut Evidence, facts: &mut Facts) {
@@ -144,6 +148,23 @@ fn environment() {
     refuses("environment", "slept for 60000 ms", |e, _| {
         e.environment.time.as_mut().unwrap()[1].boottime_ms += 60_000;
     });
+    refuses("environment", "of it watched", |e, _| {
+        let stamps = e.environment.time.as_mut().unwrap();
+        *stamps = vec![stamps[0], *stamps.last().unwrap()];
+    });
+    refuses("environment", "of it watched", |e, _| {
+        // The cells of a call that was interrupted: the next one only looks whether they are there.
+        let stamps = e.environment.time.as_mut().unwrap();
+        let last = stamps.len() - 2;
+        let skipped = stamps[last].monotonic_ms - stamps[last - 1].monotonic_ms;
+        assert!(skipped > 0);
+        let clocks: [fn(&mut Stamp) -> &mut i64; 3] =
+            [|stamp| &mut stamp.monotonic_ms, |stamp| &mut stamp.boottime_ms, |stamp| &mut stamp.wall_ms];
+        for clock in clocks {
+            let from = *clock(&mut stamps[last - 1]);
+            stamps[last..].iter_mut().for_each(|stamp| *clock(stamp) = from);
+        }
+    });
     refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
     refuses("environment", "base image has no digest", |e, _| {
@@ -199,7 +220,7 @@ fn a_record_from_before_surroundings_were_watched_is_judged_as_it_was_and_half_a
 #[test]
 fn a_step_of_the_wall_clock_is_a_label_and_no_refusal() {
     let (mut evidence, facts) = evidence();
-    evidence.environment.time.as_mut().unwrap()[2].wall_ms -= 1_145;
+    evidence.environment.time.as_mut().unwrap().iter_mut().skip(2).for_each(|stamp| stamp.wall_ms -= 1_145);
     let gate = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
     assert!(gate.passed, "{gate:?}");
     assert_eq!(gate.evidence["wall_clock_steps_ms"], serde_json::json!([-1_145]));
@@ -231,6 +252,13 @@ fn build() {
     });
     refuses("build", "lists no launch of 8 blocks in mode event_device of a kernel …_p1", |e, _| {
         find(&mut e.cells, YIELD).record.configs[0].grid = 1;
+    });
+    refuses("build", "is not the cubin that the build record names", |e, _| {
+        e.manifest.subject.retain(|subject| !subject.name.ends_with("drain.sm_90.cubin"));
+    });
+    refuses("build", "is not the cubin that the build record names", |e, _| {
+        let file = e.manifest.subject.iter_mut().find(|subject| subject.name.ends_with("drain.sm_90.cubin"));
+        file.unwrap().digest.sha256 = Digest::of("another cubin");
     });
     refuses("build", "not in the build record", |e, _| {
         find(&mut e.cells, YIELD).record.configs[0].cubin = Some(Digest::of(b"x"));

@@ -1,16 +1,20 @@
-//! Finds figures with a unit in a line of Markdown: what is inside inline code, and what stands free.
+//! Finds figures with a unit in what is read of a line of Markdown.
+
+use std::ops::Range;
 
 /// A number with its unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Figure {
-    /// As it would be printed: number, one space, unit.
-    pub(super) text: String,
-    /// Whether it is inside inline code.
-    pub(super) in_code: bool,
+    /// Sign and digits, as a published number has them.
+    pub(super) value: String,
+    /// Its unit.
+    pub(super) unit: &'static str,
+    /// Where both stand.
+    pub(super) range: Range<usize>,
 }
 
 /// The units of everything that is measured, limited or cited here, longest first where one begins another.
-const UNITS: [&str; 66] = [
+const UNITS: [&str; 73] = [
     "nanoseconds",
     "nanosecond",
     "microseconds",
@@ -19,6 +23,13 @@ const UNITS: [&str; 66] = [
     "millisecond",
     "seconds",
     "second",
+    "nsec",
+    "usec",
+    "µsec",
+    "μsec",
+    "msec",
+    "secs",
+    "sec",
     "minutes",
     "minute",
     "hours",
@@ -79,34 +90,31 @@ const UNITS: [&str; 66] = [
     "B",
 ];
 
-/// Every figure of a line, from left to right.
-pub(super) fn figures(line: &str) -> Vec<Figure> {
+/// Every figure of a text, from left to right, that begins in its first `most` bytes.
+pub(super) fn figures(text: &str, most: usize) -> Vec<Figure> {
     let mut found = Vec::new();
-    let mut in_code = false;
     let mut before = ' ';
-    let mut rest = line;
-    while let Some(c) = rest.chars().next() {
-        let free = !(before.is_alphanumeric() || "_=.#".contains(before));
-        if c.is_ascii_digit() && free {
-            let number = number(rest);
-            let after = &rest[number.len()..];
-            if let Some(unit) = unit(after) {
-                let sign = if before == '-' || before == '−' { "-" } else { "" };
-                let plain = number.replace([',', '_'], "");
-                found.push(Figure { text: format!("{sign}{plain} {unit}"), in_code });
-            }
-            before = '0';
-            rest = after;
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next().filter(|_| at < most) {
+        let free = !(before.is_alphanumeric() || "_#".contains(before));
+        if !(c.is_ascii_digit() && free) {
+            before = c;
+            at += c.len_utf8();
             continue;
         }
-        in_code ^= c == '`';
-        before = c;
-        rest = &rest[c.len_utf8()..];
+        let number = number(&text[at..]);
+        if let Some((unit, length)) = unit(&text[at + number.len()..]) {
+            let sign = if before == '-' || before == '−' { "-" } else { "" };
+            let value = format!("{sign}{}", number.replace([',', '_'], ""));
+            found.push(Figure { value, unit, range: at..at + number.len() + length });
+        }
+        before = '0';
+        at += number.len();
     }
     found
 }
 
-/// The number at the beginning: digits, and points, commas and underscores between digits.
+/// The number at the beginning: digits, and points, commas and underscores between digits; then an exponent, if any.
 fn number(text: &str) -> &str {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -114,17 +122,24 @@ fn number(text: &str) -> &str {
     while is_digit(end) || (matches!(bytes.get(end), Some(b'.' | b',' | b'_')) && is_digit(end + 1)) {
         end += 1;
     }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let digits = (end + 1 + sign..).take_while(|at| is_digit(*at)).count();
+        end += if digits > 0 { 1 + sign + digits } else { 0 };
+    }
     &text[..end]
 }
 
-/// The unit that follows a number, behind at most one space or hyphen.
-fn unit(text: &str) -> Option<&'static str> {
-    let close = text.strip_prefix([' ', '\u{a0}', '\u{202f}', '\u{2009}', '-']).unwrap_or(text);
+/// The unit that follows a number, behind at most one blank or hyphen and one bracket, and where it ends.
+fn unit(text: &str) -> Option<(&'static str, usize)> {
+    let close = text.strip_prefix([' ', '-', '\u{2011}', '–']).unwrap_or(text);
+    let close = close.strip_prefix(['(', '[']).unwrap_or(close);
     let fits = |unit: &&&str| {
         let after = |text: &str| text.strip_prefix(**unit).is_some_and(|rest| ends(unit, rest));
         after(close) || after(text)
     };
-    UNITS.iter().find(fits).copied()
+    let unit = UNITS.iter().find(fits).copied()?;
+    Some((unit, text.find(unit)? + unit.len()))
 }
 
 /// Whether a unit ends there. A product of two numbers, `64 x 64`, is no multiple.

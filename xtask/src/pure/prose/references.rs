@@ -2,6 +2,7 @@
 
 use super::Wrong;
 use super::end_points::end_points;
+use super::pieces::{Piece, fenced, pieces};
 use crate::pure::decimal::Decimal;
 use crate::pure::summary::decimal;
 use std::collections::BTreeMap;
@@ -35,10 +36,12 @@ impl Numbers {
         self.0.insert((run.to_owned(), id), number);
     }
 
-    /// Whether some published number is printed so. Round figures are left out: they may well be somebody else's.
-    pub(super) fn prints(&self, text: &str) -> bool {
-        let digits = text.chars().take_while(|c| *c != ' ').filter(char::is_ascii_digit).count();
-        digits >= 4 && self.0.values().any(|number| number.shown() == text)
+    /// Whether some published number is printed so. Round figures are left out: they may well be somebody else's, and so may a
+    /// whole number in another unit.
+    pub(super) fn prints(&self, value: &str, unit: &str) -> bool {
+        let digits = value.chars().filter(char::is_ascii_digit).count();
+        let same = |number: &Published| number.value == value && (value.contains('.') || number.unit == unit);
+        digits >= 4 && self.0.values().any(same)
     }
 
     fn find(&self, run: &str, id: &str) -> Result<&Published, String> {
@@ -134,6 +137,7 @@ fn next(text: &str, from: usize) -> Option<Result<Reference<'_>, usize>> {
 pub fn resolve(text: &str, numbers: &Numbers) -> (String, Vec<Wrong>) {
     let (mut now, mut wrong, mut done) = (String::new(), Vec::new(), 0);
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
+    let fenced = fenced(text).0;
     let mut from = 0;
     while let Some(found) = next(text, from) {
         let (at, told) = match &found {
@@ -141,7 +145,7 @@ pub fn resolve(text: &str, numbers: &Numbers) -> (String, Vec<Wrong>) {
             Err(at) => (*at, Err(format!("a reference that does not end in {END} on its line"))),
         };
         from = found.as_ref().map_or(at + OPEN.len(), |reference| reference.body.end);
-        if is_code(text, at) {
+        if fenced.get(line_of(at) - 1) == Some(&true) || is_code(text, at) {
             continue;
         }
         match (found, told) {
@@ -165,27 +169,17 @@ pub fn resolve(text: &str, numbers: &Numbers) -> (String, Vec<Wrong>) {
     (now + &text[done..], wrong)
 }
 
-/// Whether a place lies in inline code or in a fenced block.
+/// Whether a place lies in inline code of its line.
 fn is_code(text: &str, at: usize) -> bool {
-    let before = &text[..at];
-    let fences = before.lines().filter(|line| line.trim_start().starts_with("```")).count();
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    fences % 2 == 1 || line.matches('`').count() % 2 == 1
+    let start = text[..at].rfind('\n').map_or(0, |found| found + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    let covers = |piece: &Piece| matches!(piece, Piece::Code(range, _) if range.contains(&(at - start)));
+    pieces(line).iter().any(covers)
 }
 
-/// A line without its references, comments and the targets of its links.
-pub(super) fn blanked(line: &str) -> String {
-    let mut line = line.to_owned();
-    while let Some(Ok(reference)) = next(&line, 0) {
-        let start = reference.body.start - reference.words.len() - SHUT.len() - OPEN.len();
-        let end = reference.body.end + END.len();
-        line.replace_range(start..end, " ");
-    }
-    for (open, shut) in [("<!--", "-->"), ("](", ")"), ("<http", ">")] {
-        while let Some(start) = line.find(open) {
-            let end = line[start..].find(shut).map_or(line.len(), |at| start + at + shut.len());
-            line.replace_range(start..end, " ");
-        }
-    }
-    line
+/// Where on a line a reference ends, value and end mark included, that begins at a place of it.
+pub(super) fn reference_at(line: &str, at: usize) -> Option<usize> {
+    let reference = next(line, at)?.ok()?;
+    let start = reference.body.start - reference.words.len() - SHUT.len() - OPEN.len();
+    (start == at).then_some(reference.body.end + END.len())
 }

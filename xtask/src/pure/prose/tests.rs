@@ -26,7 +26,7 @@ fn check(line: &str, expected: &[&str]) {
     let sources = sources(
         "# F\n\n## Sources\n\n| key | source |\n|---|---|\n| APK README | a repository |\n\n## Next\n\n| no | x |\n",
     );
-    let found: Vec<String> = untyped(line, &sources, &numbers()).into_iter().map(|wrong| wrong.what).collect();
+    let found: Vec<String> = untyped("RESULTS.md", line, &sources, &numbers()).into_iter().map(|wrong| wrong.what).collect();
     assert_eq!(found.len(), expected.len(), "{line:?}: {found:?}");
     for (found, expected) in found.iter().zip(expected) {
         assert!(found.contains(expected), "{line:?}: {found:?} lacks {expected:?}");
@@ -70,7 +70,7 @@ fn what_has_no_unit_or_says_what_it_is_passes() {
         check(line, &[]);
     }
     check("<!-- assay:begin results -->\n32 ns\n<!-- assay:end results -->\n33 ns", &["33 ns"]);
-    check("<!-- assay:begin mine -->\n33 ns\n<!-- assay:end mine -->", &["\"mine\" is no region"]);
+    check("<!-- assay:begin mine -->\n33 ns\n<!-- assay:end mine -->", &["is no mark of a region", "33 ns", "is no mark of a region"]);
     check(
         "| what | source |\n|---|---|\n| 5 us | a page |\n| 6 us | |\n\n| what |\n|---|\n| 7 us |",
         &["6 us", "7 us"],
@@ -79,11 +79,88 @@ fn what_has_no_unit_or_says_what_it_is_passes() {
     check("Seen by others: 5 us [cited: Nobody].", &["[cited: Nobody] names no row"]);
 }
 
+/// What a reader sees of each is a figure without a reference.
+#[test]
+fn nothing_hides_a_figure_that_a_reader_sees() {
+    let free = "does not say what it is";
+    for line in [
+        "It takes 22**.016** us.",
+        "It takes 22.016 **us**.",
+        "It takes _22.016_ us.",
+        "It takes 22\\.016 us.",
+        "It takes 22.016  us, in 22.016\tus.",
+        "It takes 22<!-- -->.016 us.",
+        "It takes 22.016\u{2009}\u{202f}us.",
+        "It takes `22.016` us.",
+        "It takes [22.016](page.md) us.",
+        "It takes 22.016 [us](page.md).",
+        "It takes 2.2e1 us.",
+        "It takes .5 us, or x=5 us.",
+        "It takes 22.016 (us).",
+        "It takes 22.016 usec.",
+        "| It takes 22.016<br>us. |",
+        "It takes 22.016\nus.",
+        "> It takes 22.016\n> us.",
+        "``` It takes ``` 22.016 us.",
+        "~~~\n```\n~~~\n22.016 us.",
+        "`<!--` takes 22.016 us.",
+        "`](` takes 22.016 us.",
+        "[it](takes 22.016 us)",
+        "x](22.016 us)",
+        "<!-- ` --> 22.016 us `x`.",
+    ] {
+        let found = untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
+        assert!(found.iter().any(|wrong| wrong.what.contains(free)), "{line:?}: {found:?}");
+    }
+    for (line, said) in [
+        ("It's a ` 22.016 us ` tick ` more.", "a backtick that is not closed"),
+        ("22.016&nbsp;us", "an entity"),
+        ("22.016<b> us</b>", "HTML"),
+        ("<div>\n```\n</div>\n\n5 us\n\n<div>\n```\n</div>", "HTML"),
+        ("22.016\u{200b} us", "cannot be seen"),
+        ("２２ us", "a digit other than 0 to 9"),
+        ("<!--\n```\n--> 22.016 us", "a comment that does not end"),
+        ("```\n22.016 us", "a fence that does not end"),
+        ("<!-- assay:begin headline -->\nx\n<!-- assay:end headline -->", "no mark of a region"),
+    ] {
+        let found = untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
+        assert!(found.iter().any(|wrong| wrong.what.contains(said)), "{line:?}: {found:?}");
+    }
+    let region = "<!-- assay:begin results -->\n5 us\n<!-- assay:end results -->";
+    for (page, more) in [
+        ("README.md", ""),
+        ("docs/RESULTS.md", ""),
+        ("RESULTS.md", "\n<!-- assay:begin results --> -->\n6 us\n<!-- assay:end x -->"),
+        ("RESULTS.md", " \n6 us"),
+        ("RESULTS.md", " or\n6 us"),
+    ] {
+        assert!(!untyped(page, &format!("{region}{more}"), &BTreeSet::new(), &numbers()).is_empty(), "{page} {more:?}");
+    }
+    assert_eq!(untyped("RESULTS.md", region, &BTreeSet::new(), &numbers()), []);
+}
+
+/// A value that is checked, and what stands so close to it that a reader sees another one.
+#[test]
+fn a_reference_stands_by_itself_and_is_no_code_by_a_stray_backtick() {
+    let of = |before: &str, after: &str| format!("{before}<!-- assay:measured {RUN} {YIELD} -->14.088 us<!-- /assay -->{after}");
+    let wrong = |line: &str| untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
+    assert_eq!(wrong(&of("It took ", ", so.")), []);
+    assert_eq!(wrong(&of("(", ")")), []);
+    for (before, after) in [("1", ""), ("-", ""), ("0.", ""), ("", "ec"), ("", "<sup>2</sup>"), ("**1**", "")] {
+        let found = wrong(&of(before, after));
+        assert!(!found.is_empty(), "{before:?} {after:?}");
+    }
+    let forged = of("A ` tick. ", "").replace("14.088", "9.088");
+    assert!(!resolve(&forged, &numbers()).1.is_empty());
+    assert!(!resolve(&format!("~~~\n```\n~~~\n{}", forged.replace('`', "")), &numbers()).1.is_empty());
+}
+
 #[test]
 fn a_published_number_is_never_stated_or_cited() {
     check("It took `14.088 us`.", &["\"14.088 us\" is a published number"]);
     check("It took 14.088 us [cited: APK README].", &["is a published number"]);
     check("It cost `0.498 %`.", &["is a published number"]);
+    check("It took `14.088 µs`.", &["is a published number"]);
     check("It took `14.1 us`.", &[]);
 }
 

@@ -90,20 +90,18 @@ fn first_error(stderr: &str) -> Vec<&str> {
     lines[from..].iter().take(12).copied().collect()
 }
 
+/// Cargo as it is called on the host, in the workspace.
+fn on_host(ctx: &BuildContext<'_>, args: Vec<String>) -> Result<Child> {
+    let (program, dir) = (host_cargo()?, ctx.paths.root().to_owned());
+    Ok(Child { program, args, env: host_env(), dir, deadline: FETCH_DEADLINE, hold_stdin: false })
+}
+
 fn fetch(ctx: &BuildContext<'_>) -> Result<()> {
     let mut args = vec!["fetch".to_owned(), "--locked".to_owned(), "--quiet".to_owned()];
     if ctx.offline {
         args.push("--offline".to_owned());
     }
-    let child = Child {
-        program: host_cargo()?,
-        args,
-        env: host_env(),
-        dir: ctx.paths.root().to_owned(),
-        deadline: FETCH_DEADLINE,
-        hold_stdin: false,
-    };
-    let ended = child.run(&mut |_| {})?;
+    let ended = on_host(ctx, args)?.run(&mut |_| {})?;
     if ended.code == Some(0) {
         return Ok(());
     }
@@ -180,6 +178,34 @@ mod tests {
         let log = "   Compiling a v0.1.0\nwarning: unused\nerror[E0583]: file not found\n --> src/main.rs:1:1\n";
         assert_eq!(first_error(log), ["error[E0583]: file not found", " --> src/main.rs:1:1"]);
         assert_eq!(first_error("killed\n"), ["killed"]);
+    }
+
+    #[test]
+    fn sources_that_changed_and_look_old_are_built_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            crate::world::files::write_whole(&root.path().join(name), text.as_bytes()).unwrap()
+        };
+        put("Cargo.toml", "[workspace]\nmembers = [\"harness\"]\nresolver = \"3\"\n");
+        put("Cargo.lock", "version = 4\n\n[[package]]\nname = \"harness\"\nversion = \"0.1.0\"\n");
+        put("rust-toolchain.toml", include_str!("../../../../rust-toolchain.toml"));
+        put("harness/Cargo.toml", "[package]\nname = \"harness\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+        let source = |text: &str| put("harness/src/main.rs", &format!("fn main() {{\n    print!(\"{text}\");\n}}\n"));
+        let paths = crate::paths::Paths::new(root.path());
+        let (environment_key, archs) = (String::new(), Vec::new());
+        let ctx =
+            BuildContext { paths: &paths, archs, environment_key, offline: true, jobs: 1, progress: &|_, _, _| {} };
+        let runtime = crate::world::container::HostRuntime { env: Vec::new() };
+        let says = || {
+            let binary = program(&ctx, &runtime, "harness").unwrap();
+            String::from_utf8(std::process::Command::new(binary).output().unwrap().stdout).unwrap()
+        };
+        source("one");
+        assert_eq!(says(), "one");
+        source("two");
+        let main = std::fs::File::options().write(true).open(root.path().join("harness/src/main.rs")).unwrap();
+        main.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30)).unwrap();
+        assert_eq!(says(), "two");
     }
 
     #[test]

@@ -180,3 +180,16 @@ fn a_header_that_names_other_files_is_a_fault() {
     let faults = &evidence.cells.iter().find(|cell| cell.name() == YIELD).unwrap().faults;
     assert_eq!(faults.len(), 2, "{faults:?}");
 }
+
+/// A manifest that does not name a table that its cell owes has none elsewhere, however many others lie there.
+#[test]
+fn a_detached_table_that_nobody_names_is_missing_and_not_elsewhere() {
+    let disk = copy();
+    let mut evidence = shared().1.evidence().clone();
+    let rows = format!("cells/{YIELD}.blocks.parquet");
+    evidence.manifest.subject.retain(|subject| subject.name != rows);
+    let said = || detached(&Layout::Raw(disk.run()), &evidence).unwrap().unwrap().faults;
+    assert_eq!(said(), [format!("{rows} was never written")]);
+    fs_err::remove_file(disk.run().join(format!("cells/{YIELD}.clock.parquet"))).unwrap();
+    assert_eq!(said(), [format!("{rows} was never written")]);
+}

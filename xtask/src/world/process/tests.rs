@@ -124,7 +124,7 @@ fn being_asked_to_stop_ends_the_child_with_the_documented_code() {
         let pid = std::cell::RefCell::new(String::new());
         let stop = || (!pid.borrow().is_empty()).then_some(signal);
         let error = sh("echo $$; sleep 60")
-            .run_until(None, &mut |line| line.clone_into(&mut pid.borrow_mut()), &stop, &|| false)
+            .run_until(None, &mut in_words(&mut |line| line.clone_into(&mut pid.borrow_mut())), &stop, &|| false)
             .unwrap_err();
         assert_eq!(code_of(&error), code);
         assert!(is_gone(&pid.borrow()));

@@ -22,7 +22,9 @@ pub fn allowed(list: &Path, file: &Path, signature: &Path) -> Result<Allowed> {
     let (list, signature) = (argument(list)?, argument(signature)?);
     let find = ["-Y", "find-principals", "-s", &signature, "-f", &list];
     let found = ssh_keygen(&find).run(&mut |_| {})?;
-    let principals: Vec<&str> = found.stdout.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // What an entry denies is a principal of it as well, and no name of whoever signed.
+    let named = |line: &&str| !line.is_empty() && !line.starts_with('!');
+    let principals: Vec<&str> = found.stdout.lines().map(str::trim).filter(named).collect();
     if found.code != Some(0) || principals.is_empty() {
         return Ok(Allowed::No(format!("no entry of the list allows its key: {}", quoted(&found.stderr, 200))));
     }

@@ -99,6 +99,8 @@ fn a_list_names_its_signer_and_only_those_it_allows_today_for_this() {
     check(line("alice", "valid-before=\"20200101Z\"", &signed.key), None);
     check(line("alice", "valid-after=\"20990101Z\"", &signed.key), None);
     check(line("alice", "valid-after=\"20200101Z\",valid-before=\"20990101Z\"", &signed.key), Some("alice"));
+    check(line("!mallory,alice", "", &signed.key), Some("alice"));
+    check(line("!mallory", "", &signed.key), None);
     check(line("bob", "", &other), None);
     check(String::new(), None);
     check("not a list\n".to_owned(), None);
