@@ -16,8 +16,6 @@ use serde_json::json;
 /// # Errors
 /// Exit 15 for a dirty tree, 12 when it does not build or is too large.
 pub fn bundle(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let (provisioned, built) = built(&mut session, ask)?;
     let git = Git::at(ctx.paths.root())?.ok_or_else(|| {
         fail(
             ExitCode::Usage,
@@ -26,10 +24,13 @@ pub fn bundle(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
         )
     })?;
     let source = git.source_state()?;
+    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
+    let (provisioned, built) = built(&mut session, ask)?;
     let head = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?.head;
     let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("bundle {done} of {of}: {what}"));
     let build = build_context(ctx.paths, &provisioned, Vec::new(), ask.place.offline, &say);
-    let archive = steps::bundle::bundle(&build, &*provisioned.runtime, &built, &source, head)?;
+    let again = || git.source_state();
+    let archive = steps::bundle::bundle(&build, &*provisioned.runtime, &built, (&source, &again), head)?;
     let bytes = fs_err::metadata(&archive)?.len();
     let text = format!("{} ({:.1} MB)", archive.display(), bytes as f64 / 1e6);
     Ok(Done::said(json!({"archive": archive, "bytes": bytes, "commit": source.commit}), text))

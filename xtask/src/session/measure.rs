@@ -92,6 +92,12 @@ impl Session<'_> {
             return Ok(Measurement { run: found, fresh: None });
         }
         let _turn = device.gpu.is_some().then(|| turn::take(&device.id)).transpose()?;
+        if found.measured_since.is_some() && !device.is_emulated() {
+            self.ui.line(
+                "note: this run was interrupted, and of cells measured before that no telemetry is left: gate environment \
+                 refuses such a run; --fresh begins a new one",
+            );
+        }
         // Before the attempt is on record: a GPU in use is no attempt.
         let before = device.gpu.as_deref().map(|gpu| at_rest(gpu)).transpose()?;
         let program = Program { plan: dir.join("plan.toml"), ..self.program(built, frozen, device)? };

@@ -28,13 +28,15 @@ const FILES: [&str; 6] = ["NOTEBOOK.md", "CLAIM.md", "README.md", "Cargo.lock", 
 
 /// Makes the archive below `target/assay/bundle/` and gives its path.
 ///
+/// `source` is the tree before anything of it was built, `again` looks at it at the end.
+///
 /// # Errors
-/// Exit 15 for a dirty tree, 12 when xtask does not build or the archive is too large.
+/// Exit 15 for a tree that is dirty or changes meanwhile, 12 when xtask does not build or the archive is too large.
 pub fn bundle(
     ctx: &BuildContext<'_>,
     runtime: &dyn Runtime,
     built: &Built,
-    source: &SourceState,
+    (source, again): (&SourceState, &dyn Fn() -> Result<SourceState>),
     notebook_head: Digest,
 ) -> Result<PathBuf> {
     refuse_dirty(source)?;
@@ -50,6 +52,7 @@ pub fn bundle(
     open_bundle(&Paths::new(&root)).context("the bundle just made does not verify")?;
     let archive = archive(stage.path(), &name)?;
     refuse_large(&archive, built, &record)?;
+    refuse_changed(source, &again()?)?;
     let to = folder.join(format!("{name}.tar.xz"));
     fs_err::rename(archive, &to)?;
     Ok(to)
@@ -62,6 +65,15 @@ fn refuse_dirty(source: &SourceState) -> Result<()> {
     let some: Vec<&str> = source.dirty.iter().take(5).map(String::as_str).collect();
     let message = format!("a bundle is made from a clean commit, and the tree differs from it: {}", some.join(", "));
     Err(fail(ExitCode::Refused, message, "git commit or git stash, then cargo xtask bundle"))
+}
+
+/// Programs are built of the tree as it lies, for minutes: what it became meanwhile may be in them.
+fn refuse_changed(before: &SourceState, after: &SourceState) -> Result<()> {
+    if before == after {
+        return Ok(());
+    }
+    let message = "the tree changed while the bundle was made, so its programs may be of neither state";
+    Err(fail(ExitCode::Refused, message, "leave the tree alone, or use another clone; then cargo xtask bundle"))
 }
 
 fn archs(built: &Built) -> Vec<String> {
@@ -160,4 +172,26 @@ fn refuse_large(archive: &Path, built: &Built, record: &BundleRecord) -> Result<
     let told: Vec<String> = largest.iter().take(4).map(|(bytes, name)| format!("{name} ({bytes} bytes)")).collect();
     let message = format!("the bundle has {bytes} bytes and {LIMIT_BYTES} are allowed; largest: {}", told.join(", "));
     Err(fail(ExitCode::Build, message, "make the largest files smaller"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::code_of;
+
+    #[test]
+    fn a_tree_that_is_dirty_or_changes_meanwhile_makes_no_bundle() {
+        let state = |digest: &str, clean| SourceState {
+            commit: "0".repeat(40),
+            digest: Digest::of(digest),
+            clean,
+            dirty: if clean { Vec::new() } else { vec!["src/a.rs".to_owned()] },
+        };
+        let clean = state("1", true);
+        refuse_dirty(&clean).unwrap();
+        refuse_changed(&clean, &clean).unwrap();
+        for error in [refuse_dirty(&state("1", false)), refuse_changed(&clean, &state("2", true))] {
+            assert_eq!(code_of(&error.unwrap_err()), ExitCode::Refused);
+        }
+    }
 }
