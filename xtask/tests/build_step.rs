@@ -461,10 +461,18 @@ fn source(clean: bool) -> SourceState {
 fn unpacked(checkout: &Checkout, into: &Path) -> PathBuf {
     let built = checkout.build().unwrap();
     let archive = with_context(checkout.dir.path(), &["sm_90"], "key", |ctx, runtime| {
-        let refused = bundle::bundle(ctx, runtime, &built, &source(false), Digest::of("head")).unwrap_err();
-        assert_eq!(code_of(&refused), ExitCode::Refused);
-        assert!(refused.to_string().contains("kernels/toy/one.cu"), "{refused}");
-        bundle::bundle(ctx, runtime, &built, &source(true), Digest::of("head")).unwrap()
+        let bundle = |before: bool, after: bool| {
+            let again = || Ok(source(after));
+            bundle::bundle(ctx, runtime, &built, (&source(before), &again), Digest::of("head"))
+        };
+        for (looks, said) in
+            [((false, false), "kernels/toy/one.cu"), ((true, false), "changed while the bundle was made")]
+        {
+            let refused = bundle(looks.0, looks.1).unwrap_err();
+            assert_eq!(code_of(&refused), ExitCode::Refused);
+            assert!(refused.to_string().contains(said), "{refused}");
+        }
+        bundle(true, true).unwrap()
     });
     assert!(archive.ends_with("target/assay/bundle/assay-01234567-sm_90.tar.xz"), "{}", archive.display());
     let status = std::process::Command::new("tar").arg("-xJf").arg(&archive).arg("-C").arg(into).status().unwrap();

@@ -42,6 +42,14 @@ mod tests {
     use crate::trial::RUN;
 
     #[test]
+    fn only_committed_tables_of_cells_are_full_of_instants() {
+        assert!(is_table("cells/yield/k=64.parquet") && is_table("cells/yield/k=64.launches.parquet"));
+        for other in ["cells/yield/k=64.blocks.parquet", "cells/yield/k=64.json", "telemetry.parquet", "claims.toml"] {
+            assert!(!is_table(other), "{other}");
+        }
+    }
+
+    #[test]
     fn a_run_published_again_under_another_name_is_found() {
         let disk = published_trial();
         let found = |run: &str| {

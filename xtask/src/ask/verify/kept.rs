@@ -59,10 +59,21 @@ fn is_of_a_run(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::is_of_a_run;
     use crate::ask::verify::tests::{names, published_trial};
     use crate::ask::verify::verify;
     use crate::steps::publish::render;
     use crate::trial::RUN;
+
+    #[test]
+    fn what_says_something_of_a_run_is_told_from_the_rest() {
+        for name in ["a.json", "a.verdict.json", "a.json.sig", "a.SHA256SUMS", "a.SHA256SUMS.detached"] {
+            assert!(is_of_a_run(name), "{name}");
+        }
+        for name in ["README.md", ".gitkeep", "a.events.json", "a.txt"] {
+            assert!(!is_of_a_run(name), "{name}");
+        }
+    }
 
     /// What a forger makes anew holds by itself; what was committed before does not change with it.
     #[test]

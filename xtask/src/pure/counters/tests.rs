@@ -174,3 +174,47 @@ fn what_needs_a_writer_beside_it_is_not_profiled() {
     assert!(programs.into_iter().all(runs_alone));
     assert!(!runs_alone("yield_p1_host") && !runs_alone("yield_p1_kernel"));
 }
+
+#[test]
+fn a_log_has_so_many_lines_and_no_more() {
+    let (head, line) = DRAIN.split_at(DRAIN.find("\"0\",").unwrap());
+    let line = line.lines().next().unwrap();
+    let of = |lines: usize| {
+        let rows: String =
+            (0..lines).map(|n| format!("{}\n", line.replacen("\"0\"", &format!("\"{n}\""), 1))).collect();
+        match read(&format!("{head}{rows}")).unwrap_err() {
+            Uncounted::Otherwise(why) => why,
+            Uncounted::NoPermission => unreachable!("no such line"),
+        }
+    };
+    // The last one allowed is read as a launch that lacks its other counters.
+    assert!(of(MOST_LINES).contains(" is missing for preempt_drain"));
+    assert_eq!(of(MOST_LINES + 1), format!("more than {MOST_LINES} lines"));
+    assert_eq!(of(MOST_LINES + 5), format!("more than {MOST_LINES} lines"));
+}
+
+#[test]
+fn one_load_or_store_of_local_memory_is_one_too_many() {
+    let with = |loads: u64, stores: u64| {
+        let mut report = report(&[("drain", DRAIN)]);
+        report.programs[0].launches.truncate(1);
+        let launch = &mut report.programs[0].launches[0];
+        (launch.local_loads, launch.local_stores) = (loads, stores);
+        contradictions(&report, &[&kernel("preempt_drain", 91, 5)])
+    };
+    assert_eq!(with(0, 0), [""; 0]);
+    for (loads, stores) in [(1, 0), (0, 1), (1, 1)] {
+        let said = format!("preempt_drain used local memory: {loads} loads and {stores} stores of warps");
+        assert_eq!(with(loads, stores), [said]);
+    }
+}
+
+#[test]
+fn what_is_no_number_is_quoted_and_nothing_fits_where_nothing_is_known() {
+    let absent = DRAIN.replacen("\"register/thread\",\"91\"", "\"register/thread\",\"n/a\"", 1);
+    let why = Uncounted::Otherwise("launch__registers_per_thread is no number: \"n/a\"".to_owned());
+    assert_eq!(read(&absent), Err(why));
+    let mut launch = read(DRAIN).unwrap().remove(0);
+    launch.fits.clear();
+    assert_eq!(blocks_per_sm(&launch), 0);
+}

@@ -218,6 +218,31 @@ fn a_record_from_before_surroundings_were_watched_is_judged_as_it_was_and_half_a
 }
 
 #[test]
+fn a_half_watched_cell_is_refused_and_one_watched_by_half_is_not() {
+    let refused = |share: f64| {
+        let (mut evidence, facts) = evidence();
+        let cell = find(&mut evidence.cells, YIELD);
+        let measured: f64 =
+            cell.launches.as_ref().map(|l| crate::pure::clock_class::measured_seconds(l).unwrap()).unwrap();
+        let (phase, name) = (cell.record.phase, cell.record.cell.clone());
+        let planned = evidence.plan.cells(&evidence.environment.device.slots);
+        let index = 1 + planned.iter().position(|p| p.phase == phase && p.name == name).unwrap() as u32;
+        let stamps = evidence.environment.time.as_mut().unwrap();
+        // Every later stamp moves with it, so that no other cell is watched for less.
+        let first = stamps.iter().position(|stamp| stamp.cell == index).unwrap();
+        let was = stamps[first + 1].monotonic_ms - stamps[first].monotonic_ms;
+        let by = (measured * share * 1e3).round() as i64 - was;
+        for stamp in &mut stamps[first + 1..] {
+            (stamp.monotonic_ms, stamp.boottime_ms, stamp.wall_ms) =
+                (stamp.monotonic_ms + by, stamp.boottime_ms + by, stamp.wall_ms + by);
+        }
+        let gate = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
+        gate.reason.contains("of it watched")
+    };
+    assert_eq!([0.0, 0.4, 0.6, 1.0].map(refused), [true, true, false, false]);
+}
+
+#[test]
 fn a_step_of_the_wall_clock_is_a_label_and_no_refusal() {
     let (mut evidence, facts) = evidence();
     evidence.environment.time.as_mut().unwrap().iter_mut().skip(2).for_each(|stamp| stamp.wall_ms -= 1_145);

@@ -2,6 +2,8 @@
 
 use super::{YIELD, refuses};
 use crate::pure::gate::evidence::Evidence;
+use crate::pure::gate::judge;
+use crate::pure::gate::timeline::timer_slack_ns;
 use crate::pure::synthetic::{set_column, take_rows};
 use crate::trial::{evidence, find};
 use schema::table::{Column, Table};
@@ -122,4 +124,46 @@ fn no_event_of_the_host_lacks_an_end() {
     let (mut evidence, _) = evidence();
     let device = find(&mut evidence.cells, YIELD).events.opt_i64("host_done_ns").unwrap().to_vec();
     assert!(device.iter().all(Option::is_none), "events that the device sets have no end there");
+}
+
+/// What two timers of one device may disagree by, from its own timer cell.
+#[test]
+fn the_slack_is_the_largest_offset_and_two_quanta() {
+    let (mut evidence, _) = evidence();
+    let timer = find(&mut evidence.cells, "instrument/timer");
+    timer.record.facts.timer_quantum_ns = Some(32);
+    let offsets = (0..timer.events.rows()).map(|row| if row == 1 { -96 } else { 64 }).collect();
+    set_column(&mut timer.events, "offset_ns", Column::I64(offsets));
+    assert_eq!(timer_slack_ns(&evidence), 96 + 2 * 32);
+    find(&mut evidence.cells, "instrument/timer").record.facts.timer_quantum_ns = None;
+    assert_eq!(timer_slack_ns(&evidence), 96);
+    evidence.cells.retain(|cell| cell.data.record.cell != "timer");
+    assert_eq!(timer_slack_ns(&evidence), 0);
+}
+
+/// Refused or not, with an event moved so that it begins `before` its launch, or ends `after` it.
+fn outside(before: Option<i64>, after: Option<i64>) -> bool {
+    let (mut evidence, facts) = evidence();
+    let cell = find(&mut evidence.cells, YIELD);
+    let wall = cell.launches.as_ref().unwrap().u32("wall_ns").unwrap().last().copied().map(i64::from).unwrap();
+    let events = &mut cell.events;
+    let (last, ready, done) = (
+        events.rows() - 1,
+        events.i64("last_ready_ns").unwrap().to_vec(),
+        events.i64("urgent_done_ns").unwrap().to_vec(),
+    );
+    changed(events, "set_ns", |row, set| match (before, after) {
+        (Some(before), _) if row == 0 => -before,
+        (_, Some(after)) if row == last => wall + after - ready[last].max(done[last]),
+        _ => set,
+    });
+    let structure = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "structure").unwrap();
+    structure.reason.contains("events do not lie inside their launch")
+}
+
+#[test]
+fn an_event_may_leave_its_launch_by_what_timers_disagree_and_no_more() {
+    let slack = timer_slack_ns(&evidence().0);
+    assert_eq!((outside(Some(slack), None), outside(Some(slack + 1), None)), (false, true));
+    assert_eq!((outside(None, Some(slack)), outside(None, Some(slack + 1))), (false, true));
 }
