@@ -8,7 +8,9 @@ shift
 root="$PWD/../target/fuzz"
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$root"
 triple=$(rustc --print host-tuple)
-mkdir -p "$root/found"
+mkdir -p "$root/found" "$root/corpus"
+# What earlier runs found worth keeping, as few inputs as reach the same code.
+tar -xJf corpus.tar.xz -C "$root/corpus" --skip-old-files
 cargo fuzz build --fuzz-dir . any
 if [ $# -eq 0 ]; then
   for file in fuzz_targets/*.rs; do
