@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::pure::synthetic::{SLOTS, cells, plan};
+use schema::Digest;
 use schema::plan::ProfileName;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,6 +33,22 @@ fn publish(root: &Path, metrics: &[Metric], cells: &[CellData]) {
     let dir = root.join("results/summary").join(RUN);
     fs_err::create_dir_all(&dir).unwrap();
     fs_err::write(dir.join("metrics.csv"), schema::metrics::to_csv(metrics)).unwrap();
+    seal(root);
+}
+
+/// A manifest over all of it, as far as the script reads one.
+fn seal(root: &Path) {
+    let mut subjects = Vec::new();
+    for (folder, below) in [("results/events", ""), ("results/summary", "summary/")] {
+        let dir = root.join(folder).join(RUN);
+        for name in crate::world::files::scan(&dir).unwrap().files.into_keys() {
+            let sha256 = Digest::of_file(dir.join(&name)).unwrap();
+            subjects.push(serde_json::json!({"name": format!("{below}{name}"), "digest": {"sha256": sha256}}));
+        }
+    }
+    let manifest = serde_json::json!({"subject": subjects, "predicate": {"run": RUN}});
+    fs_err::create_dir_all(root.join("manifests")).unwrap();
+    fs_err::write(root.join(format!("manifests/{RUN}.json")), manifest.to_string()).unwrap();
 }
 
 #[test]
