@@ -185,7 +185,11 @@ fn a_dirty_tree_is_measured_and_never_published() {
     let object = checkout.reproduce("host", &[]);
     let run = object["run"].as_str().unwrap();
     let ended = checkout.run(&["publish", run]);
-    check(&ended, 15, &["source: the tree was not clean when the run began", "commit the changes and measure again"]);
+    check(&ended, 15, &["the emulated device, and such a run is never published"]);
+    let verdict = std::fs::read_to_string(checkout.path("results/raw").join(run).join("verdict.json")).unwrap();
+    for said in ["the tree was not clean when the run began", "commit the changes and measure again"] {
+        assert!(verdict.contains(said), "{said} in {verdict}");
+    }
     check(&checkout.run(&["publish", "nosuch"]), 2, &["there is no run directory", "nosuch", "try: "]);
     check(&checkout.run(&["verify", "nosuch"]), 2, &["nosuch", "try: "]);
     assert_eq!(checkout.files("manifests").iter().filter(|name| name.contains(run)).count(), 0);

@@ -88,8 +88,12 @@ fn check_verify_and_publish(checkout: &Checkout, run: &str) {
 
     let published = checkout.run(&["publish", run]);
     assert_eq!(published.code, Some(15), "{}", published.stderr);
-    for reason in ["environment: emulated device", "sanitizer: no evidence", "try: ", "--device cuda:0"] {
+    for reason in ["the emulated device, and such a run is never published", "try: cargo xtask reproduce, on a GPU"] {
         assert!(published.stderr.contains(reason), "{reason} in {}", published.stderr);
+    }
+    let verdict = std::fs::read_to_string(checkout.path("results/raw").join(run).join("verdict.json")).unwrap();
+    for reason in ["emulated device: its numbers are never published", "no evidence: ", "--device cuda:0"] {
+        assert!(verdict.contains(reason), "{reason} in {verdict}");
     }
     assert!(!checkout.path(format!("manifests/{run}.json")).exists());
 }

@@ -101,7 +101,6 @@ fn remove(file: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use std::process::Command;
-    use std::time::{Duration, SystemTime};
 
     /// A workspace of one package whose program prints a number.
     struct Bench(tempfile::TempDir);
@@ -123,8 +122,7 @@ mod tests {
         fn put_old(&self, n: u32) {
             let file = self.at("harness/src/main.rs");
             files::write_whole(&file, format!("fn main() {{ print!(\"{n}\") }}\n").as_bytes()).unwrap();
-            let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-            std::fs::File::options().append(true).open(file).unwrap().set_modified(hour_ago).unwrap();
+            assert!(Command::new("touch").args(["-d", "1 hour ago"]).arg(file).status().unwrap().success());
         }
 
         /// What the program prints once cargo has built it.
