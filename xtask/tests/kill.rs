@@ -207,6 +207,11 @@ fn check_nothing_left(checkout: &Checkout, what: &str) {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(processes_in(checkout), [""; 0], "{what}");
+    // A slow engine may finish making a container after its client was killed and after the run that followed. It never runs, and
+    // goes with the next start.
+    if containers_of(checkout).iter().all(|line| line.contains(" Created ")) && !containers_of(checkout).is_empty() {
+        checkout.run(&["provision", "--runtime", "docker", "--offline"]);
+    }
     assert_eq!(containers_of(checkout), [""; 0], "{what}");
 }
 
