@@ -31,7 +31,8 @@ use std::io::Read as _;
 /// `notebook`: appends one entry, or one for each row of a table.
 ///
 /// # Errors
-/// Exit 2 for parts that do not make an entry, 15 for a carry-over of stale numbers, 11 where it is not known whether they are, 16 when the notebook's chain or the run
+/// Exit 2 for parts that do not make an entry, 15 for a carry-over of stale numbers, 11 where it is not known whether they
+/// are, 16 when the notebook's chain or the run
 /// that an entry speaks of does not hold.
 pub fn notebook(ctx: &Context<'_>, ask: &Notebook) -> Result<Done> {
     let paths = ctx.paths;

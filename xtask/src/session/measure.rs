@@ -69,7 +69,8 @@ impl Session<'_> {
     /// Steps clocks, run and record; all cached when the run is sealed.
     ///
     /// # Errors
-    /// 11 for a GPU that is not idle or on which another run is measured, the clocks' (11, 17), the harness's own exit code, or 17 and 16 as [`run`] says.
+    /// 11 for a GPU that is not idle or on which another run is measured, the clocks' (11, 17), the harness's own exit code,
+    /// or 17 and 16 as [`run`] says.
     #[expect(clippy::too_many_arguments, reason = "it takes what every step before it made")]
     pub fn measure(
         &mut self,

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::world::process::Ended;
-use schema::build::Cubin;
 use schema::progress::{Progress, Sites};
 use std::sync::Mutex;
 
@@ -104,26 +103,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let plan = dir.path().join("plan.toml");
-        fs_err::write(&plan, "plan").unwrap();
-        let cubin = Cubin {
-            file: "preempt/drain".into(),
-            arch: "sm_90".into(),
-            flavor: "measure".into(),
-            path: "measure/drain.cubin".into(),
-            sha256: Digest::of("cubin"),
-            foreign_paths: 0,
-        };
-        let program = Program {
-            harness: dir.path().join("harness"),
-            harness_digest: Digest::of("harness"),
-            cubins: dir.path().to_owned(),
-            plan,
-            kernels: vec![],
-            built: vec![cubin],
-            arch: "sm_90".into(),
-            device: "cuda:0".into(),
-        };
+        let program = Program::made_up(dir.path(), "preempt_drain");
         Self { paths: Paths::new(dir.path()), dir, program, ui: Ui::new(true) }
     }
 

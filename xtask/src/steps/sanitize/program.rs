@@ -45,6 +45,43 @@ impl Program {
         self.device == "emulated"
     }
 
+    /// A program that nobody runs: a plan in `dir`, one kernel and its cubins.
+    #[cfg(test)]
+    pub(crate) fn made_up(dir: &Path, symbol: &str) -> Self {
+        let plan = dir.join("plan.toml");
+        fs_err::write(&plan, "plan").unwrap();
+        let cubin = |flavor: &str| Cubin {
+            file: "preempt/yield".into(),
+            arch: "sm_90".into(),
+            flavor: flavor.into(),
+            path: format!("{flavor}/yield.cubin"),
+            sha256: Digest::of(flavor),
+            foreign_paths: 0,
+        };
+        let kernel = Kernel {
+            file: "preempt/yield".into(),
+            symbol: symbol.into(),
+            arch: "sm_90".into(),
+            sass_digest: Digest::of("sass"),
+            registers: 32,
+            spill_bytes: 0,
+            stack_bytes: 0,
+            shared_bytes: 0,
+            max_threads: 64,
+            blocks_per_sm: 4,
+        };
+        Self {
+            harness: dir.join("harness"),
+            harness_digest: Digest::of("harness"),
+            cubins: dir.to_owned(),
+            plan,
+            kernels: vec![kernel],
+            built: vec![cubin("measure"), cubin("lineinfo")],
+            arch: "sm_90".into(),
+            device: "GPU-1".into(),
+        }
+    }
+
     /// The cubins of one flavor.
     pub fn flavor<'a>(&'a self, flavor: &'a str) -> impl Iterator<Item = &'a Cubin> {
         self.built.iter().filter(move |cubin| cubin.flavor == flavor)

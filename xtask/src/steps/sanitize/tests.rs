@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::failure::{code_of, remedy_of};
-use schema::build::{Cubin, Kernel};
 use schema::cell::LaunchConfig;
 use schema::progress::{Progress, Sites};
 use std::collections::BTreeSet;
@@ -170,38 +169,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let plan = dir.path().join("plan.toml");
-        std::fs::write(&plan, "plan").unwrap();
-        let cubin = |flavor: &str| Cubin {
-            file: "preempt/yield".into(),
-            arch: "sm_90".into(),
-            flavor: flavor.into(),
-            path: format!("{flavor}/yield.cubin"),
-            sha256: Digest::of(flavor),
-            foreign_paths: 0,
-        };
-        let kernel = Kernel {
-            file: "preempt/yield".into(),
-            symbol: SYMBOL.into(),
-            arch: "sm_90".into(),
-            sass_digest: Digest::of("sass"),
-            registers: 32,
-            spill_bytes: 0,
-            stack_bytes: 0,
-            shared_bytes: 0,
-            max_threads: 64,
-            blocks_per_sm: 4,
-        };
-        let program = Program {
-            harness: dir.path().join("harness"),
-            harness_digest: Digest::of("harness"),
-            cubins: dir.path().to_owned(),
-            plan,
-            kernels: vec![kernel],
-            built: vec![cubin("measure"), cubin("lineinfo")],
-            arch: "sm_90".into(),
-            device: "GPU-1".into(),
-        };
+        let program = Program::made_up(dir.path(), SYMBOL);
         let toolkit = Toolkit {
             origin: "wheels".into(),
             root: "/toolkit".into(),
