@@ -11,6 +11,7 @@ pub mod counters;
 pub mod digest;
 pub mod driver;
 pub mod environment;
+pub mod events;
 pub mod exit;
 pub mod manifest;
 pub mod metrics;

@@ -13,30 +13,16 @@ use crate::pure::json::to_bytes;
 use crate::pure::names::collisions;
 use anyhow::{Context, Result};
 use rustix::fs::{MemfdFlags, memfd_create};
+use schema::events::EventsRecord;
 use schema::{Digest, ExitCode, check_format_of_json};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 
-/// The format of a record.
-pub const FORMAT: u32 = 1;
 /// The most bytes of a record.
 const MOST_RECORD_BYTES: u64 = 4 << 10;
 /// The most that the events of one run may be, many times what `publish` commits of one; they are in memory at once.
 const MOST_BYTES: u64 = 64 << 20;
-
-/// Where the events of a superseded run are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EventsRecord {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// The commit that holds them: the one checked out when they left the tree.
-    pub commit: String,
-    /// The newer run.
-    pub superseded_by: String,
-}
 
 /// What a commit holds of a run's events.
 #[derive(Debug)]

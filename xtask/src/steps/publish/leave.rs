@@ -13,10 +13,11 @@ use crate::steps::gate::Passed;
 use crate::world::files;
 use crate::world::git::Git;
 use crate::world::layout::Layout;
-use crate::world::past::{EventsRecord, FORMAT, Past, folder_name, record_name};
+use crate::world::past::{Past, folder_name, record_name};
 use crate::world::published;
 use anyhow::Result;
-use schema::{Digest, ExitCode};
+use schema::events::EventsRecord;
+use schema::{Digest, ExitCode, FORMAT};
 use std::collections::BTreeMap;
 
 /// What is left for the notebook's entries and the rendered Markdown that follow a publication.
