@@ -3,6 +3,11 @@
 //! A target fails on a panic, on more memory or time than its limits, and where a property does not hold: what is read is
 //! written as the same bytes.
 
+use pure::attempts::Chain;
+use pure::claims::check_claims;
+use pure::json::to_bytes;
+use pure::sanitizer::log;
+use pure::{altered, counters, names, notebook, nvinfo, progress, ptxas, sass, sums, text};
 use schema::Digest;
 use schema::build::BudgetFile;
 use schema::claim::ClaimFile;
@@ -14,11 +19,6 @@ use schema::table::{MAX_VALUES, Reader};
 use schema::verdict::Verdict;
 use std::fs::File;
 use std::io::Write;
-use xtask::pure::attempts::Chain;
-use xtask::pure::claims::check_claims;
-use xtask::pure::json::to_bytes;
-use xtask::pure::sanitizer::log;
-use xtask::pure::{altered, counters, names, notebook, nvinfo, progress, ptxas, sass, sums, text};
 use xtask::steps::pack::parse_index;
 use xtask::world::signature::parse as parse_signature;
 use xtask::world::wheels::lock;

@@ -3,14 +3,14 @@
 //! `cargo bench --bench compare -- RUN_DIR [SPLITS]`: RUN_DIR is a run directory, or a published run's id. Ends with status 1
 //! when more than 5 % of the splits are SHIFTED, or fewer than 95 % of the planted shifts of twice the band.
 
+use pure::compare::{Word, compare_rows, halves::halves, overall};
+use pure::gate::Evidence;
+use pure::summary::{CellData, Drawn, Tails, summarize_drawn};
 use rayon::prelude::*;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use xtask::paths::Paths;
-use xtask::pure::compare::{Word, compare_rows, halves::halves, overall};
-use xtask::pure::gate::Evidence;
-use xtask::pure::summary::{CellData, Drawn, Tails, summarize_drawn};
 use xtask::world::evidence;
 use xtask::world::layout::Layout;
 
@@ -58,7 +58,7 @@ fn split(run: &Evidence, name: &str) -> Split {
     let shifted: Vec<Drawn> = other
         .iter()
         .map(|row| {
-            let same = |m: &&xtask::pure::compare::Compared| {
+            let same = |m: &&pure::compare::Compared| {
                 m.id == row.metric.metric && m.cell == format!("{}/{}", row.metric.phase, row.metric.cell)
             };
             let band = plain.iter().find(same).and_then(|metric| metric.band).unwrap_or(0.0);

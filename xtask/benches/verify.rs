@@ -5,6 +5,8 @@
 //! that every byte of it was counted and that nothing but the judgement is missing. Files are in the page cache for both.
 
 use anyhow::{Context, Result, ensure};
+use pure::json::to_bytes;
+use pure::sums;
 use schema::manifest::{Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Subject, SubjectDigest};
 use schema::plan::ProfileName;
 use schema::verdict::Verdict;
@@ -17,8 +19,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::ask::verify::verify;
 use xtask::paths::Paths;
-use xtask::pure::json::to_bytes;
-use xtask::pure::sums;
 use xtask::world::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT};
 
 const RUN: &str = "20260101T000000Z-bench-00000000";

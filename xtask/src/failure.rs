@@ -1,39 +1,22 @@
-//! The one error a caller branches on: a message, the documented exit code, and the next thing to type.
+//! Which exit code an error ends with, and what to type next; a fault of the machine is told from one of what was looked at.
 
 use rustix::io::Errno;
 use schema::ExitCode;
 use std::io::ErrorKind;
 
-/// An operating failure with its exit code.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    /// The exit code.
-    pub code: ExitCode,
-    /// What is wrong, and where.
-    pub message: String,
-    /// The next thing to type; empty when the message says it.
-    pub remedy: String,
-}
+pub use pure::failure::{Failure, fail};
 
-impl Failure {
-    /// What an error says, to be said again.
-    #[must_use]
-    pub fn of(error: &anyhow::Error) -> Self {
-        let remedy = remedy_of(error).unwrap_or_default().to_owned();
-        Self { code: code_of(error), message: format!("{error:#}"), remedy }
-    }
-}
-
-/// An error that ends the command with `code`.
-pub fn fail(code: ExitCode, message: impl Into<String>, remedy: impl Into<String>) -> anyhow::Error {
-    Failure { code, message: message.into(), remedy: remedy.into() }.into()
+/// What an error says, to be said again.
+#[must_use]
+pub fn failure_of(error: &anyhow::Error) -> Failure {
+    let remedy = remedy_of(error).unwrap_or_default().to_owned();
+    Failure { code: code_of(error), message: format!("{error:#}"), remedy }
 }
 
 /// The exit code an error ends with: its own where it has one, [`ExitCode::Environment`] where the machine is at fault,
 /// otherwise [`ExitCode::Bug`].
 pub fn code_of(error: &anyhow::Error) -> ExitCode {
-    match failure_in(error) {
+    match Failure::in_chain(error) {
         Some(failure) => failure.code,
         None if of_the_machine(error) => ExitCode::Environment,
         None => ExitCode::Bug,
@@ -42,7 +25,7 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
 
 /// What to type next, where the error says so.
 pub fn remedy_of(error: &anyhow::Error) -> Option<&str> {
-    match failure_in(error) {
+    match Failure::in_chain(error) {
         Some(failure) => Some(failure.remedy.as_str()).filter(|remedy| !remedy.is_empty()),
         None => machine_remedy(error),
     }
@@ -50,7 +33,7 @@ pub fn remedy_of(error: &anyhow::Error) -> Option<&str> {
 
 /// Whether the machine, and not what was looked at, is the cause: then nothing was found out about what was looked at.
 pub fn of_the_machine(error: &anyhow::Error) -> bool {
-    match failure_in(error) {
+    match Failure::in_chain(error) {
         Some(failure) => failure.code == ExitCode::Environment,
         None => machine_remedy(error).is_some(),
     }
@@ -105,10 +88,6 @@ fn of_errno(errno: Errno) -> Option<&'static str> {
         Errno::IO | Errno::STALE | Errno::TIMEDOUT => Some("dmesg | tail; the disk or its network does not respond"),
         _ => None,
     }
-}
-
-fn failure_in(error: &anyhow::Error) -> Option<&Failure> {
-    error.chain().find_map(|cause| cause.downcast_ref())
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use crate::failure::{code_of, remedy_of};
 use crate::paths::Paths;
-use crate::pure::measured::measured_sass;
-use crate::pure::standing::compare;
 use crate::world::layout::Layout;
 use crate::world::published::ids;
 use anyhow::Result;
+use pure::measured::measured_sass;
+use pure::standing::compare;
 use schema::ExitCode;
 use schema::build::BuildRecord;
 use serde::{Deserialize, Serialize};

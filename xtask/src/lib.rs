@@ -45,8 +45,6 @@ pub mod steps;
 
 pub mod ask;
 
-pub mod pure;
-
 pub mod world;
 
 #[cfg(test)]

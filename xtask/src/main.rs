@@ -1,6 +1,7 @@
 //! The door: reads the command line, calls one function, prints one object, ends with the documented exit code.
 
 use clap::Parser;
+use pure::text::{plain, plain_json, plain_lines};
 use schema::ExitCode;
 use serde_json::json;
 use std::io::Write;
@@ -9,7 +10,6 @@ use std::path::PathBuf;
 use xtask::failure::{code_of, remedy_of};
 use xtask::flags::{Cli, Clocks, Command};
 use xtask::paths::Paths;
-use xtask::pure::text::{plain, plain_json, plain_lines};
 use xtask::world::process::watch_interrupts;
 use xtask::world::ui::Ui;
 use xtask::{commands, steps, tell};

@@ -2,9 +2,9 @@
 
 use crate::config::Frozen;
 use crate::failure::fail;
-use crate::pure::notebook::Notebook;
-use crate::pure::notebook::standing::{Refusal, Standing};
 use anyhow::Result;
+use pure::notebook::Notebook;
+use pure::notebook::standing::{Refusal, Standing};
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::{ExitCode, FORMAT};
 

@@ -14,10 +14,6 @@ use crate::journal::{Journal, Said};
 use crate::levels::{Level, Levels, reached};
 use crate::paths::Paths;
 use crate::permit::permit;
-use crate::pure::claims::check_claims;
-use crate::pure::gate::IN_REPOSITORY;
-use crate::pure::notebook;
-use crate::pure::sanitizer::budget::Bounds;
 use crate::rundir::{self, Inputs, Run, Wanted};
 use crate::source;
 use crate::steps::build::{self, BuildContext, Built, default_archs};
@@ -31,6 +27,10 @@ use crate::world::git::Git;
 use crate::world::profiler;
 use crate::world::ui::Ui;
 use anyhow::Result;
+use pure::claims::check_claims;
+use pure::gate::IN_REPOSITORY;
+use pure::notebook;
+use pure::sanitizer::budget::Bounds;
 use schema::build::BuildRecord;
 use schema::plan::ProfileName;
 use schema::verdict::{ClaimResult, GateResult, Verdict};
@@ -353,7 +353,7 @@ impl<'a> Session<'a> {
         let held = gates.iter().filter(|gate| gate.passed).count();
         match device.is_emulated() {
             true => self.ui.line(&format!("gates: {held} of {} hold; the others ask for what only a GPU gives, and an emulated run is never published", gates.len())),
-            false => crate::pure::gate::lines(gates).iter().for_each(|line| self.ui.line(line)),
+            false => pure::gate::lines(gates).iter().for_each(|line| self.ui.line(line)),
         }
         for claim in judged.verdict.claims.iter().filter(|_| !device.is_emulated()) {
             let ClaimResult { id, outcome, value, unit, threshold, why } = claim;
@@ -431,8 +431,8 @@ fn published_levels(paths: &Paths) -> Result<(Level, Level)> {
 #[cfg(test)]
 mod tests {
     use super::only_history;
-    use crate::pure::gate::judge;
     use crate::trial::evidence;
+    use pure::gate::judge;
 
     #[test]
     fn a_box_leaves_to_the_repository_only_what_rests_on_its_history() {

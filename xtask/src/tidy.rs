@@ -2,10 +2,10 @@
 //! what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it mends nothing.
 
 use crate::paths::Paths;
-use crate::pure::prose::{self, Wrong};
 use crate::world::git::Git;
 use crate::world::published;
 use anyhow::Result;
+use pure::prose::{self, Wrong};
 use std::path::{Path, PathBuf};
 
 /// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.

@@ -2,21 +2,20 @@
 //!
 //! A test changes one thing, at the point where a fault would enter, and sees that it is refused.
 
-mod cells;
-mod records;
 mod sources;
 
 use crate::paths::Paths;
-use crate::pure::attempts::{Chain, Intent, MEASURED};
-use crate::pure::gate::{Evidence, Facts};
-use crate::pure::measured::sass_digest;
-use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append, parse};
-use crate::pure::summary::CellData;
-use crate::pure::synthetic::{self, SLOTS};
 use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::{SealInputs, Sealed, seal};
 use crate::world::files::write_whole;
 use crate::world::git::Git;
+use pure::attempts::{Chain, Intent, MEASURED};
+use pure::gate::{Evidence, Facts};
+use pure::measured::sass_digest;
+use pure::notebook::{Fields, Kind, NewEntry, Status, append, parse};
+use pure::summary::CellData;
+use pure::trial::synthetic::{self, SLOTS};
+use pure::trial::{cells, records};
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::claim::ClaimFile;
@@ -28,11 +27,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-pub(crate) use cells::find;
-pub(crate) use records::{LOCK, claims, idle};
-
-/// Another test GPU's id than the emulated device's.
-pub(crate) const DEVICE: &str = "0123456789abcdef";
+pub(crate) use pure::trial::{LOCK, claims, find};
 
 /// The run's id.
 pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
@@ -226,7 +221,10 @@ impl Trial {
             file(&name, &serde_json::to_vec_pretty(verdict).unwrap());
         }
         for cell in &self.cells {
-            cells::write(&run, cell, Digest::of(&plan));
+            let (record, tables) = cells::files(cell, Digest::of(&plan));
+            let stem = format!("cells/{}/{}", record.phase.name(), record.cell);
+            tables.iter().for_each(|(suffix, bytes)| file(&format!("{stem}{suffix}"), bytes));
+            file(&format!("{stem}.json"), &serde_json::to_vec_pretty(&record).unwrap());
         }
     }
 

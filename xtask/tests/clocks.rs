@@ -4,6 +4,7 @@ mod fake_nvml;
 
 use clap::Parser;
 use fake_nvml::Fake;
+use pure::personal::{Names, impersonal};
 use schema::ExitCode;
 use schema::table::Table;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use xtask::failure::{code_of, fail, remedy_of};
-use xtask::pure::personal::{Names, impersonal};
 use xtask::steps::clocks::holder::HoldCommand;
 use xtask::steps::clocks::lease::{Before, Lease, Process};
 use xtask::steps::clocks::prove::Load;

@@ -3,12 +3,12 @@
 mod fake_nvml;
 
 use fake_nvml::{Fake, doctor, fake_cuda, xtask};
+use pure::gpu_state::{against, against_idle};
 use schema::environment::{Reading, Snapshot};
 use schema::table::Table;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xtask::pure::gpu_state::{against, against_idle};
 use xtask::steps::clocks::telemetry::Sampler;
 use xtask::world::driver::Driver;
 use xtask::world::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, Look, NvmlGpu, device_id, snapshot};

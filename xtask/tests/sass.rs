@@ -3,11 +3,11 @@
 mod toolkit;
 
 use proptest::prelude::*;
+use pure::{ptxas, sass};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use xtask::pure::{ptxas, sass};
 
 const ARCHS: [&str; 3] = ["sm_80", "sm_90", "sm_121a"];
 

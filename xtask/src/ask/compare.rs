@@ -6,12 +6,12 @@
 use super::verify::{layouts_of, sealed_bytes};
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::compare::{Compared, Comparison, Difference, Word, compare as compare_evidence};
-use crate::pure::gate::Evidence;
-use crate::pure::text::plain;
 use crate::world::evidence;
 use crate::world::layout::Layout;
 use anyhow::{Context, Result};
+use pure::compare::{Compared, Comparison, Difference, Word, compare as compare_evidence};
+use pure::gate::Evidence;
+use pure::text::plain;
 use schema::ExitCode;
 use serde::Serialize;
 use std::fmt;
@@ -156,3 +156,6 @@ mod tests {
         assert!(error.to_string().contains("environment.json: changed"), "{error}");
     }
 }
+
+#[cfg(test)]
+mod of_sealed_runs;

@@ -3,10 +3,10 @@
 //! The folder is not trusted: no symlink is followed, no name leads out of it, and what is not a plain file is named.
 
 use crate::failure::{does_not_hold, fail, of_the_machine};
-use crate::pure::inventory::{Inventory, Listed, parse};
-use crate::pure::text::plain;
 use crate::world::files::{self, Odd};
 use anyhow::{Context, Result};
+use pure::inventory::{Inventory, Listed, parse};
+use pure::text::plain;
 use schema::ExitCode;
 use serde::Serialize;
 use std::collections::BTreeMap;

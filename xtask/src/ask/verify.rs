@@ -11,18 +11,20 @@ mod notebook;
 mod orphans;
 
 #[cfg(test)]
+mod by_script;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::{fail, of_the_machine};
 use crate::paths::Paths;
-use crate::pure::names::check_name;
-use crate::pure::notebook::Notebook;
-use crate::pure::text::plain;
 use crate::world::layout::{self, Layout};
 use crate::world::published;
 use anyhow::Result;
+use pure::names::check_name;
+use pure::notebook::Notebook;
+use pure::text::plain;
 use schema::ExitCode;
 use schema::verdict::Verdict;
 use serde::Serialize;

@@ -3,11 +3,11 @@
 use super::{Context, Done, built};
 use crate::failure::fail;
 use crate::flags;
-use crate::pure::notebook::parse;
 use crate::session::{Session, build_context};
 use crate::steps;
 use crate::world::git::Git;
 use anyhow::Result;
+use pure::notebook::parse;
 use schema::ExitCode;
 use serde_json::json;
 

@@ -17,12 +17,12 @@ pub mod facts;
 pub use holder::restore_all;
 
 use crate::failure::{code_of, fail, remedy_of};
-use crate::pure::clock_class::throttle;
 use crate::world::nvml::Gpu;
 use anyhow::Result;
 use holder::{Held, HoldCommand, Lock, both};
 use lease::{Lease, Standing};
 use prove::{Load, Shown, Trial};
+use pure::clock_class::throttle;
 use schema::ExitCode;
 use schema::environment::ClockRecord;
 use std::sync::Arc;

@@ -5,13 +5,13 @@
 use super::seal::Sealed;
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::gate::{self, Evidence, Facts};
-use crate::pure::json::to_bytes;
-use crate::pure::measured::measured_sass;
-use crate::pure::sums;
 use crate::world::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT, is_detached};
 use crate::world::{evidence, files};
 use anyhow::Result;
+use pure::gate::{self, Evidence, Facts};
+use pure::json::to_bytes;
+use pure::measured::measured_sass;
+use pure::sums;
 use schema::build::BuildRecord;
 use schema::verdict::{GateResult, Verdict};
 use schema::{Digest, ExitCode};
@@ -102,3 +102,6 @@ fn refusal(gates: &[GateResult]) -> anyhow::Error {
     let message = format!("{} of {} gates refuse:\n{}", refused.len(), gates.len(), lines.join("\n"));
     fail(ExitCode::Refused, message, remedies.join("\n"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,10 @@ mod extract;
 
 use crate::failure::{does_not_hold, fail, of_the_machine};
 use crate::paths::Paths;
-use crate::pure::names::collisions;
 use crate::world::beneath::Beneath;
 use crate::world::files::{self, check_name};
 use anyhow::{Context, Result, bail, ensure};
+use pure::names::collisions;
 use schema::bundle::{FileFacts, PackIndex};
 use schema::{Digest, ExitCode, FORMAT};
 use std::collections::BTreeMap;

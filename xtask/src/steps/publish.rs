@@ -17,8 +17,6 @@ mod tests;
 use super::gate::Passed;
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::json::to_bytes;
-use crate::pure::notebook::parse;
 use crate::tidy::TREE_LIMIT_BYTES;
 use crate::world::files;
 use crate::world::layout::{MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, VERDICT, published_name};
@@ -27,6 +25,8 @@ use crate::world::published;
 use crate::world::signature::{NAMESPACE, Signer, SigningKey, signer};
 use anyhow::Result;
 use leave::Leaving;
+use pure::json::to_bytes;
+use pure::notebook::parse;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 

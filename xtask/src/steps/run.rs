@@ -14,14 +14,14 @@ pub use follow::Telemetry;
 
 use super::sanitize::{Program, nonce};
 use crate::failure::fail;
-use crate::pure::progress::{EndMark, end_mark};
-use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
 use crate::world::nvml::device_id;
 use crate::world::process::Ended;
 use crate::world::ui::{Ui, spoken};
 use anyhow::{Context, Result};
 use follow::Follow;
+use pure::progress::{EndMark, end_mark};
+use pure::text::quoted;
 use schema::cell::{CellRecord, DeviceFacts};
 use schema::plan::Plan;
 use schema::{Digest, ExitCode};

@@ -1,6 +1,6 @@
 //! Runs every program of the harness under every tool of compute-sanitizer, each tool's planted fault first.
 //!
-//! Verdicts are made in [`crate::pure::sanitizer`]; this step runs the tool, keeps what it wrote, and reuses it while nothing
+//! Verdicts are made in [`pure::sanitizer`]; this step runs the tool, keeps what it wrote, and reuses it while nothing
 //! that went in has changed. What the tool writes and what the harness prints never share a file; both are kept.
 
 mod cache;
@@ -14,10 +14,6 @@ pub use program::Program;
 
 use crate::failure::{Failure, fail};
 use crate::paths::Paths;
-use crate::pure::personal::impersonal;
-use crate::pure::sanitizer::budget::{Bounds, deadline};
-use crate::pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
-use crate::pure::text::quoted;
 use crate::world::container::{Runtime, Task};
 use crate::world::files::{exists, read_plain, write_whole};
 use crate::world::personal::names;
@@ -26,6 +22,10 @@ use crate::world::toolkit::Toolkit;
 use crate::world::ui::Ui;
 use anyhow::{Context as _, Result, ensure};
 use cache::{Inputs, Store};
+use pure::personal::impersonal;
+use pure::sanitizer::budget::{Bounds, deadline};
+use pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
+use pure::text::quoted;
 use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, ExitCode};
 use std::cell::RefCell;

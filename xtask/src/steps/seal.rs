@@ -3,13 +3,13 @@
 //! A sealed run is never edited. Sealing it again gives the same value when nothing differs, and an error otherwise.
 
 use crate::failure::fail;
-use crate::pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
-use crate::pure::derive::derive;
-use crate::pure::json::to_bytes;
-use crate::pure::summary::CellData;
 use crate::world::files::{self, Scan};
 use crate::world::layout::{Layout, MANIFEST, UNSEALED, is_detached};
 use anyhow::{Context, Result, ensure};
+use pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
+use pure::derive::derive;
+use pure::json::to_bytes;
+use pure::summary::CellData;
 use schema::cell::CellRecord;
 use schema::environment::Environment;
 use schema::manifest::{

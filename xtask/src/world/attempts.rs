@@ -4,9 +4,9 @@
 
 use crate::failure::{does_not_hold, fail};
 use crate::paths::Paths;
-use crate::pure::attempts::{ABANDONED, Chain, Intent};
 use anyhow::{Context, Result};
 use fs_err::File;
+use pure::attempts::{ABANDONED, Chain, Intent};
 use rustix::fs::{FlockOperation, flock};
 use schema::manifest::Attempt;
 use schema::{Digest, ExitCode};
@@ -113,7 +113,7 @@ fn now() -> String {
 mod tests {
     use super::*;
     use crate::failure::code_of;
-    use crate::pure::attempts::MEASURED;
+    use pure::attempts::MEASURED;
 
     fn place() -> (tempfile::TempDir, Paths) {
         let dir = tempfile::tempdir().unwrap();

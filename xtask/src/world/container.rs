@@ -18,8 +18,8 @@ pub use owner::{Leftover, leftovers, sweep};
 
 use super::process::Ended;
 use crate::failure::fail;
-use crate::pure::docker_says;
 use anyhow::Result;
+use pure::docker_says;
 use schema::ExitCode;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -5,9 +5,9 @@
 #![expect(unsafe_code, reason = "calls five functions of the driver's library")]
 
 use super::process::{Child, own_environment};
-use crate::pure::pci;
 use anyhow::Result;
 use libloading::{Library, Symbol};
+use pure::pci;
 use schema::driver::{explain, is_stub};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_char, c_int, c_uint};

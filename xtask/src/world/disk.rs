@@ -1,8 +1,8 @@
 //! Room on the file systems that a run fills: bytes and inodes, of which either may end first.
 
 use crate::failure::fail;
-use crate::pure::docker_says::Kind;
 use anyhow::Result;
+use pure::docker_says::Kind;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The GPU driver as it can be asked without changing anything: version, CUDA, and each GPU's name, architecture and modes.
 
 use super::nvml::{Answer, Gpu, GpuChoice, GpuError, Library};
-use crate::pure::driver_version::DriverVersion;
+use pure::driver_version::DriverVersion;
 use std::path::Path;
 
 /// The driver and its GPUs.

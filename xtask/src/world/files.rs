@@ -3,9 +3,9 @@
 //! A listing never follows a symlink. What is not a plain file with a plain name is reported as [`Odd`], never skipped.
 
 use super::beneath::{Beneath, Plain, is_plain, length, plain_at};
-pub use crate::pure::names::check_name;
-use crate::pure::names::collisions;
 use anyhow::{Context, Result, ensure};
+pub use pure::names::check_name;
+use pure::names::collisions;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use schema::Digest;
 use std::collections::BTreeMap;

@@ -3,10 +3,10 @@
 use super::files;
 use super::git::Git;
 use crate::paths::Paths;
-use crate::pure::gate::evidence::{History, KernelBudget, Registered};
-use crate::pure::notebook::standing::Standing;
-use crate::pure::notebook::{Entry, Kind, Notebook, parse};
 use anyhow::{Context, Result};
+use pure::gate::evidence::{History, KernelBudget, Registered};
+use pure::notebook::standing::Standing;
+use pure::notebook::{Entry, Kind, Notebook, parse};
 use schema::Digest;
 use schema::build::BudgetFile;
 use schema::claim::{Claim, ClaimFile};

@@ -5,7 +5,7 @@
 use super::beneath::{Beneath, Plain};
 use super::files::{self, Odd, Scan as Listing, most_bytes};
 use super::past::{self, Past, folder_name};
-use crate::failure::Failure;
+use crate::failure::{Failure, failure_of};
 use crate::paths::Paths;
 use anyhow::{Context, Result, anyhow, ensure};
 use schema::Digest;
@@ -73,7 +73,7 @@ impl Layout {
     /// As [`past::of_run`].
     pub fn past(&self) -> Result<Option<&Past>> {
         let Self::Published { paths, run, past } = self else { return Ok(None) };
-        let found = past.0.get_or_init(|| past::of_run(paths, run).map_err(|error| Failure::of(&error)));
+        let found = past.0.get_or_init(|| past::of_run(paths, run).map_err(|error| failure_of(&error)));
         found.as_ref().map(Option::as_ref).map_err(|failure| failure.clone().into())
     }
 

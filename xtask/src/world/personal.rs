@@ -1,6 +1,6 @@
 //! What names this machine and its user, as the machine says it.
 
-use crate::pure::personal::Names;
+use pure::personal::Names;
 use std::path::Path;
 
 /// The names that text of this machine may hold. `root` is the checkout or unpacked bundle.

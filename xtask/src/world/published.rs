@@ -5,12 +5,12 @@ use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, VERDICT, run_of_manife
 use super::past;
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::gate::ADVICE;
-use crate::pure::notebook::{Entry, Kind, Notebook, parse};
-use crate::pure::prose::{self, Numbers};
-use crate::pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
-use crate::pure::standing::{Entries, NumberId};
 use anyhow::{Context, Result};
+use pure::gate::ADVICE;
+use pure::notebook::{Entry, Kind, Notebook, parse};
+use pure::prose::{self, Numbers};
+use pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
+use pure::standing::{Entries, NumberId};
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::metrics::{Metric, from_csv};

@@ -48,7 +48,7 @@ impl<'a> Timekeeper<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::timekeeping::compare;
+    use pure::timekeeping::compare;
     use std::cell::Cell;
 
     #[test]

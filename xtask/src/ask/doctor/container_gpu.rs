@@ -2,11 +2,11 @@
 //! The first rung that fails is named. Whether it works is tried by `provision`, before any work; nothing is started here.
 
 use super::{Check, DoctorOptions};
-use crate::pure::cdi::{Specification, specification};
-use crate::pure::docker_says::Kind;
 use crate::steps::provision::Machine;
 use crate::world::container::{EngineFacts, GpuAccess, cdi_files, device_nodes};
 use crate::world::process::find_program;
+use pure::cdi::{Specification, specification};
+use pure::docker_says::Kind;
 use std::path::Path;
 
 /// The GPU runtime's programs: its tool, its runtime and its hook.

@@ -201,7 +201,7 @@ fn persistence(gpu: &GpuFacts) -> Check {
 /// Windows' Linux: its clocks belong to the Windows side, and what is measured through it is no machine of its own.
 fn wsl(root: &Path) -> Option<Check> {
     let version = std::fs::read_to_string(root.join("proc/version")).ok()?;
-    crate::pure::gate::is_wsl(&version).then(|| {
+    pure::gate::is_wsl(&version).then(|| {
         Check::warn(
             "wsl",
             "this Linux runs inside Windows (WSL): clocks can only be set from Windows, and no run is publishable",

@@ -2,11 +2,11 @@
 
 use super::{Check, DoctorOptions};
 use crate::paths::Paths;
-use crate::pure::docker_says::Kind;
 use crate::steps::provision::Machine;
 use crate::world::disk::{DiskProbe, Disks, Place, Room};
 use crate::world::process::{Child, Ended, find_program};
 use crate::world::wheels::{Lock, is_installed};
+use pure::docker_says::Kind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

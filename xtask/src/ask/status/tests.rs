@@ -3,11 +3,11 @@
 mod compiled;
 
 use super::*;
-use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append};
 use crate::steps::gate::gate;
 use crate::steps::publish::publish;
 use crate::steps::seal::Sealed;
 use crate::trial::{LOCK, OnDisk, RUN, copy};
+use pure::notebook::{Fields, Kind, NewEntry, Status, append};
 use schema::Digest;
 use schema::plan::{PlanFile, ProfileName};
 

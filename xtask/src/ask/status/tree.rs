@@ -3,12 +3,12 @@
 use super::{Run, TreeSass};
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::measured::measured_sass;
-use crate::pure::protocol::{Protocol, protocol};
-use crate::pure::standing::{Compared, Differences, compare};
 use crate::world::files;
 use crate::world::git::Git;
 use anyhow::Result;
+use pure::measured::measured_sass;
+use pure::protocol::{Protocol, protocol};
+use pure::standing::{Compared, Differences, compare};
 use schema::build::BuildRecord;
 use schema::plan::{Plan, PlanFile};
 use schema::{Digest, ExitCode};

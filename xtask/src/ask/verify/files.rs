@@ -3,17 +3,17 @@
 
 use super::{Report, UNREADABLE};
 use crate::failure::{of_the_machine, remedy_of};
-use crate::pure::altered::explain;
-use crate::pure::json::to_bytes;
-use crate::pure::names::collisions;
-use crate::pure::sample;
-use crate::pure::sums;
 use crate::world::files;
 use crate::world::layout::{
     Layout, MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached,
 };
 use crate::world::past;
 use anyhow::Result;
+use pure::altered::explain;
+use pure::json::to_bytes;
+use pure::names::collisions;
+use pure::sample;
+use pure::sums;
 use schema::manifest::{Manifest, PREDICATE_TYPE, STATEMENT_TYPE};
 use schema::verdict::Verdict;
 use schema::{Digest, FORMAT, check_format_of_json};

@@ -3,15 +3,15 @@
 
 use super::tests::{names, reseal, verify_raw};
 use super::*;
-use crate::pure::derive::derive;
-use crate::pure::gate::{self, Evidence, Facts};
-use crate::pure::json::to_bytes;
-use crate::pure::summary::CellData;
-use crate::pure::synthetic::{set_column, take_rows};
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
 use crate::world::files::write_whole;
 use crate::world::layout::{MANIFEST, SUMS, VERDICT};
+use pure::derive::derive;
+use pure::gate::{self, Evidence, Facts};
+use pure::json::to_bytes;
+use pure::summary::CellData;
+use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
 use schema::cell::CellRecord;
 use schema::manifest::{Manifest, Subject, SubjectDigest};

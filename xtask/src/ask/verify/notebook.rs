@@ -2,10 +2,10 @@
 
 use super::Report;
 use crate::paths::Paths;
-use crate::pure::notebook::{Notebook, parse};
-use crate::pure::standing::NumberId;
 use crate::world::files;
 use crate::world::layout::Layout;
+use pure::notebook::{Notebook, parse};
+use pure::standing::NumberId;
 use schema::Digest;
 use schema::metrics::from_csv;
 use schema::verdict::Verdict;

@@ -1,15 +1,15 @@
 //! Every byte of a sealed or published run counts. Each test damages a copy of the made-up run that passes.
 
 use super::*;
-use crate::pure::json::to_bytes;
-use crate::pure::notebook::{Entry, Fields, Kind, Measured, NewEntry, Status, append, parse};
-use crate::pure::sums;
 use crate::steps::gate::gate;
 use crate::steps::publish::publish;
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, copy, shared};
 use crate::world::files as disk_files;
 use crate::world::layout::{MANIFEST, SUMS, VERDICT, is_detached};
+use pure::json::to_bytes;
+use pure::notebook::{Entry, Fields, Kind, Measured, NewEntry, Status, append, parse};
+use pure::sums;
 use schema::Digest;
 use schema::manifest::Manifest;
 use schema::verdict::{ClaimResult, Verdict};

@@ -1,8 +1,8 @@
 //! Resource budgets: what each kernel may use and must reach. Every violation is named, not the first.
 
 use crate::failure::fail;
-use crate::pure::sass::arch_number;
 use anyhow::Result;
+use pure::sass::arch_number;
 use schema::ExitCode;
 use schema::build::{Budget, BudgetFile, Kernel};
 use std::collections::{BTreeMap, BTreeSet};

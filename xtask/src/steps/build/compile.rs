@@ -3,14 +3,14 @@
 use super::BuildContext;
 use super::inputs::Inputs;
 use crate::failure::fail;
-use crate::pure::sass::arch_number;
-use crate::pure::text::{plain, quoted};
-use crate::pure::{nvcc, occupancy};
 use crate::world::container::{Runtime, Task};
 use crate::world::files;
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use pure::sass::arch_number;
+use pure::text::{plain, quoted};
+use pure::{nvcc, occupancy};
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

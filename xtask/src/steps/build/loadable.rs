@@ -3,9 +3,9 @@
 use super::Built;
 use super::compile::FLAVORS;
 use crate::failure::fail;
-use crate::pure::nvcc::cuda_of;
-use crate::pure::sass;
 use anyhow::{Result, ensure};
+use pure::nvcc::cuda_of;
+use pure::sass;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeSet;
 

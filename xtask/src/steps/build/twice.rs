@@ -5,10 +5,10 @@ use super::compile;
 use super::inputs::Inputs;
 use super::{BuildContext, Built};
 use crate::failure::fail;
-use crate::pure::sass;
 use crate::world::container::Runtime;
 use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use pure::sass;
 use schema::ExitCode;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 //! A setter that returns success proves nothing: the clock must be read back under load, by NVML and by the GPU's own
 //! counters, while nothing holds it down.
 
-use crate::pure::clock_class::{throttle, within_band};
 use crate::world::nvml::{Answer, Gpu, Violations};
 use anyhow::Result;
+use pure::clock_class::{throttle, within_band};
 
 /// Something that keeps the GPU busy.
 pub trait Load {

@@ -11,7 +11,7 @@ pub(super) fn patiently(engine: &Engine, quiet: bool, child: &Child) -> Result<E
     loop {
         let ended = child.run(&mut |line| {
             if !quiet {
-                crate::tell!("  {}", crate::pure::text::plain(line));
+                crate::tell!("  {}", pure::text::plain(line));
             }
         })?;
         let said = refused(&ended);

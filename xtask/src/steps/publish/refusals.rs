@@ -1,9 +1,9 @@
 //! Every fault that must never be published, planted where it would enter: in what a run is made from, before it is sealed.
 
 use crate::failure::code_of;
-use crate::pure::synthetic::{set_column, take_rows};
 use crate::steps::gate::gate;
 use crate::trial::{Registration, Trial};
+use pure::trial::synthetic::{set_column, take_rows};
 use rayon::prelude::*;
 use schema::bundle::BundleRecord;
 use schema::table::{Column, Table};

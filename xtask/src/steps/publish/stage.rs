@@ -2,9 +2,6 @@
 
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::json::to_bytes;
-use crate::pure::sample;
-use crate::pure::sums;
 use crate::steps::gate::Passed;
 use crate::world::files;
 use crate::world::layout::{
@@ -13,6 +10,9 @@ use crate::world::layout::{
 use crate::world::provenance;
 use crate::world::signature::{self, SigningKey};
 use anyhow::{Context, Result};
+use pure::json::to_bytes;
+use pure::sample;
+use pure::sums;
 use schema::table::Table;
 use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};

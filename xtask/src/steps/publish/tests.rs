@@ -3,10 +3,10 @@
 use super::*;
 use crate::ask::verify::verify;
 use crate::failure::code_of;
-use crate::pure::notebook::{Fields, Kind, NewEntry, Status, append};
 use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
+use pure::notebook::{Fields, Kind, NewEntry, Status, append};
 
 pub(super) fn judged(disk: &OnDisk) -> Judged {
     gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap()

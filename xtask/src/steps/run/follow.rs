@@ -1,7 +1,7 @@
 //! What the harness says while it runs: shown, passed to telemetry, and timed so that a hang is noticed.
 
-use crate::pure::progress::parse;
 use crate::world::ui::{Ui, spoken};
+use pure::progress::parse;
 use schema::cell::DeviceFacts;
 use schema::progress::Progress;
 use std::time::{Duration, Instant};

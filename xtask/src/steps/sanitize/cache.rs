@@ -5,9 +5,9 @@
 use super::tool::Identity;
 use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
 use crate::failure::does_not_hold;
-use crate::pure::sanitizer::faults;
 use crate::world::files::read_plain;
 use anyhow::{Context, Result, bail, ensure};
+use pure::sanitizer::faults;
 use schema::sanitize::{SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT, check_format, check_format_up_to};
 use serde::{Deserialize, Serialize};

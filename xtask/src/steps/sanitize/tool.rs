@@ -2,11 +2,11 @@
 
 use super::{SHORT_DEADLINE, ending, path};
 use crate::failure::fail;
-use crate::pure::surroundings::harmful;
 use crate::world::container::{Runtime, Task};
 use crate::world::process::Ended;
 use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use pure::surroundings::harmful;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 //! Absent, down and forbidden are three different findings with three different remedies.
 
 use crate::failure::fail;
-use crate::pure::docker_says::{Kind, Refusal, refusal};
 use crate::world::process::{Child, Ended, find_program, own_environment};
 use anyhow::Result;
+use pure::docker_says::{Kind, Refusal, refusal};
 use schema::ExitCode;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@
 
 use super::engine::{Engine, last, refused};
 use crate::failure::fail;
-use crate::pure::docker_says::Kind;
 use crate::world::process::Ended;
 use anyhow::Result;
+use pure::docker_says::Kind;
 use schema::ExitCode;
 use std::time::{Duration, Instant};
 

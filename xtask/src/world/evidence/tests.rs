@@ -1,8 +1,8 @@
 //! Tests of loading a run as evidence.
 
 use super::*;
-use crate::pure::synthetic::set_column;
 use crate::trial::{copy, shared};
+use pure::trial::synthetic::set_column;
 use schema::counters::CountedProgram;
 use schema::table::Column;
 

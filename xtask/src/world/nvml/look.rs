@@ -3,9 +3,9 @@
 //! A handle that was open before may answer long after nobody else can reach the GPU, and a driver may never answer at all.
 
 use super::{Answer, Gpu, GpuError};
-use crate::pure::gpu_state::against_idle;
 use crate::world::process::{Child, own_environment};
 use anyhow::{Context, Result};
+use pure::gpu_state::against_idle;
 use schema::environment::{Reading, Snapshot};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Whether a list of allowed signers, as `ssh-keygen` reads it, knows the key that signed, for our namespace and today.
 
 use super::{NAMESPACE, argument, ssh_keygen};
-use crate::pure::text::quoted;
 use anyhow::Result;
+use pure::text::quoted;
 use std::path::Path;
 
 /// What a list says of a signature.

@@ -2,11 +2,11 @@
 
 use super::{Lock, Wheel};
 use crate::failure::fail;
-use crate::pure::docker_says::{Kind, Refusal, refusal};
 use crate::world::container::last;
 use crate::world::process::{Child, Ended, find_program};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pure::docker_says::{Kind, Refusal, refusal};
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,12 +4,12 @@
 use super::{check_all, check_stale, of_phase, publish_run};
 use crate::ask::status::{Report, TreeSass, status};
 use crate::paths::Paths;
-use crate::pure::measured::measured_sass;
-use crate::pure::standing::State;
 use crate::session::build_context;
 use crate::steps::build::kernels;
 use crate::steps::provision::{ProvisionOptions, Provisioned, RuntimeChoice, provision};
 use crate::trial::{OnDisk, Trial};
+use pure::measured::measured_sass;
+use pure::standing::State;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -2,7 +2,6 @@
 
 use crate::failure::fail;
 use crate::paths::Paths;
-use crate::pure::docker_says::Kind;
 use crate::steps::provision::choose::Denied;
 use crate::steps::provision::patience::patiently;
 use crate::steps::provision::toolkit::too_old;
@@ -10,6 +9,7 @@ use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
 use crate::world::container::{Engine, ImageId, RegistryDigest, failed, refused};
 use crate::world::process::{Child, Ended};
 use anyhow::Result;
+use pure::docker_says::Kind;
 use schema::ExitCode;
 use serde::Deserialize;
 use std::path::Path;

@@ -6,12 +6,12 @@
 use super::find::Base;
 use crate::failure::{fail, remedy_of};
 use crate::paths::Paths;
-use crate::pure::docker_says::{Kind, refusal};
 use crate::steps::provision::choose::Denied;
 use crate::world::container::{DockerRuntime, EngineFacts, GpuAccess, HARDENING, LIMITS, Runtime, Task};
 use crate::world::files::write_whole;
 use crate::world::process::Ended;
 use anyhow::{Context, Result};
+use pure::docker_says::{Kind, refusal};
 use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;

@@ -1,0 +1,172 @@
+//! What a published number rests on: its cells, the kernels they launched, and their part of the plan.
+
+use crate::claims::resolve;
+use crate::summary::ratio_baseline;
+use anyhow::Result;
+use schema::claim::ClaimFile;
+use schema::metrics::Metric;
+use schema::plan::{Cell, Phase, Plan, Slots, Work};
+use schema::verdict::ClaimResult;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Where the value of a claim stands, in place of a cell.
+pub const CLAIM: &str = "claim";
+
+/// The name of a number within its run, `METRIC@PHASE/CELL`; of a claim's value, `CLAIM-ID@claim`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NumberId {
+    /// The metric, or the claim's id.
+    pub metric: String,
+    /// `PHASE/CELL`, or [`CLAIM`].
+    pub place: String,
+}
+
+impl NumberId {
+    /// The name of a row of `metrics.csv`.
+    #[must_use]
+    pub fn of_metric(metric: &Metric) -> Self {
+        Self { metric: metric.metric.clone(), place: format!("{}/{}", metric.phase, metric.cell) }
+    }
+
+    /// The name of a claim's value.
+    #[must_use]
+    pub fn of_claim(claim: &str) -> Self {
+        Self { metric: claim.to_owned(), place: CLAIM.to_owned() }
+    }
+}
+
+impl fmt::Display for NumberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.metric, self.place)
+    }
+}
+
+/// What one number rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Basis {
+    /// Its name.
+    pub id: NumberId,
+    /// Its value as printed.
+    pub value: String,
+    /// Its unit.
+    pub unit: String,
+    /// The kernels that its cells launched.
+    pub kernels: BTreeSet<String>,
+    /// How the plan of its cells differs today; empty when it does not.
+    pub plan: Vec<String>,
+}
+
+/// The plan a run was measured with, and what this tree plans now (nothing where it cannot be frozen so any more).
+#[derive(Clone, Copy, Debug)]
+pub struct Plans<'a> {
+    /// As measured.
+    pub measured: &'a Plan,
+    /// As planned now.
+    pub now: Option<&'a Plan>,
+    /// The device's slots.
+    pub slots: &'a Slots,
+}
+
+/// What each row of a run's metrics rests on, in order; `launched` are the symbols by `phase/cell`.
+#[must_use]
+pub fn of_metrics(metrics: &[Metric], launched: &BTreeMap<String, BTreeSet<String>>, plans: Plans<'_>) -> Vec<Basis> {
+    let planned = plans.measured.cells(plans.slots);
+    let one = |metric: &Metric| {
+        let cells = cells_of(metric, &planned, plans);
+        basis(NumberId::of_metric(metric), &metric.value, &metric.unit, &cells, launched, plans)
+    };
+    metrics.iter().map(one).collect()
+}
+
+/// What the value of each claim that has one rests on: every cell that one of its terms names.
+///
+/// # Errors
+/// When a claim names a cell with an unknown placeholder.
+pub fn of_claims(
+    results: &[ClaimResult],
+    claims: &ClaimFile,
+    metrics: &[Metric],
+    launched: &BTreeMap<String, BTreeSet<String>>,
+    plans: Plans<'_>,
+) -> Result<Vec<Basis>> {
+    let planned = plans.measured.cells(plans.slots);
+    let mut found = Vec::new();
+    for result in results.iter().filter(|result| !result.value.is_empty()) {
+        let terms = claims.claim.iter().filter(|claim| claim.id == result.id).flat_map(|claim| &claim.term);
+        let mut cells = Vec::new();
+        for wanted in terms.flat_map(|term| std::iter::once(&term.value).chain(&term.over)) {
+            let cell = resolve(&wanted.cell, plans.slots)?;
+            let named = |m: &&Metric| m.phase == wanted.phase.name() && m.cell == cell && m.metric == wanted.metric;
+            match metrics.iter().find(named) {
+                Some(metric) => cells.extend(cells_of(metric, &planned, plans)),
+                None => cells.extend(planned.iter().filter(|it| it.phase == wanted.phase && it.name == cell)),
+            }
+        }
+        let id = NumberId::of_claim(&result.id);
+        found.push(basis(id, &result.value, &result.unit, &cells, launched, plans));
+    }
+    Ok(found)
+}
+
+/// The cells that a row was computed from.
+fn cells_of<'a>(metric: &Metric, planned: &'a [Cell], plans: Plans<'_>) -> Vec<&'a Cell> {
+    let own = planned.iter().find(|cell| cell.phase.name() == metric.phase && cell.name == metric.cell);
+    let mut cells: Vec<&Cell> = own.into_iter().collect();
+    if metric.metric == "ratio" {
+        cells.extend(own.and_then(|cell| ratio_baseline(plans.measured, plans.slots, planned, cell)));
+    }
+    // A value that the timer cannot resolve is printed as a multiple of its quantum.
+    if metric.note.contains("bound:") {
+        cells.extend(planned.iter().find(|cell| cell.work == Work::Timer));
+    }
+    cells
+}
+
+fn basis(
+    id: NumberId,
+    value: &str,
+    unit: &str,
+    cells: &[&Cell],
+    launched: &BTreeMap<String, BTreeSet<String>>,
+    plans: Plans<'_>,
+) -> Basis {
+    let mut kernels = BTreeSet::new();
+    let mut plan = BTreeSet::new();
+    for cell in cells {
+        let name = format!("{}/{}", cell.phase.name(), cell.name);
+        kernels.extend(launched.get(&name).into_iter().flatten().cloned());
+        plan.extend(replanned(cell, plans));
+    }
+    Basis { id, value: value.to_owned(), unit: unit.to_owned(), kernels, plan: plan.into_iter().collect() }
+}
+
+/// How a cell is planned differently now, if it is.
+fn replanned(cell: &Cell, plans: Plans<'_>) -> Option<String> {
+    let phase = cell.phase.name();
+    let Some(now) = plans.now else { return Some("this tree's plan file has no such run any more".to_owned()) };
+    if now.clocks != plans.measured.clocks {
+        return Some("another clock class is asked for".to_owned());
+    }
+    if !now.cells(plans.slots).contains(cell) {
+        return Some(format!("{phase}/{} is no cell of it any more", cell.name));
+    }
+    (settings(now, cell.phase) != settings(plans.measured, cell.phase))
+        .then(|| format!("the numbers of phase {phase} are others"))
+}
+
+/// The numbers of a phase, less the lists that its cells are made from.
+fn settings(plan: &Plan, phase: Phase) -> Option<toml::Table> {
+    let profile = &plan.profile;
+    let settings = match phase {
+        Phase::Instrument => toml::Table::try_from(&profile.instrument),
+        Phase::Calibrate => toml::Table::try_from(&profile.calibrate),
+        Phase::Baseline => toml::Table::try_from(&profile.baseline),
+        Phase::Yield => toml::Table::try_from(&profile.yields),
+    };
+    let mut settings = settings.ok()?;
+    for grid in ["k", "cells", "blocks", "max_blocks_per_sm"] {
+        settings.remove(grid);
+    }
+    Some(settings)
+}

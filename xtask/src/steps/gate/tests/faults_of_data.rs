@@ -1,0 +1,228 @@
+//! Faults in the tables themselves: numerics, structure, clocks and samples.
+
+use super::{YIELD, refuses, set_at};
+use crate::trial::{evidence, find};
+use pure::gate::{evidence::Evidence, judge};
+use pure::trial::synthetic::{set_column, take_rows};
+use schema::cell::anomaly;
+use schema::plan::ClockClass;
+use schema::table::{Column, Table};
+
+const CALIBRATE: &str = "calibrate/k=64,blocks=4";
+const BASELINE: &str = "baseline/k=64,blocks=8";
+
+pub(super) fn launches<'a>(evidence: &'a mut Evidence, cell: &str) -> &'a mut Table {
+    find(&mut evidence.cells, cell).launches.as_mut().unwrap()
+}
+
+fn without_row(table: &Table, row: usize) -> Table {
+    take_rows(table, &(0..table.rows()).filter(|i| *i != row).collect::<Vec<_>>())
+}
+
+#[test]
+fn numerics() {
+    refuses("numerics", "1 tiles disagree", |e, _| set_at(launches(e, YIELD), "wrong_tiles", 5, 1));
+    refuses("numerics", "1 tiles were never written", |e, _| set_at(launches(e, YIELD), "unwritten_tiles", 0, 1));
+    refuses("numerics", "1 urgent tiles disagree", |e, _| set_at(launches(e, YIELD), "urgent_wrong", 5, 1));
+    refuses("numerics", "missed the wrong element in 1 spoiled launches", |e, _| {
+        set_at(launches(e, CALIBRATE), "wrong_tiles", 0, 0);
+    });
+    refuses("numerics", "poisoned_launches is 0", |e, _| {
+        find(&mut e.cells, CALIBRATE).record.configs[1].mode = "calibrate".to_owned();
+    });
+    refuses("numerics", "1 spoiled launches were measured", |e, _| {
+        set_at(launches(e, CALIBRATE), "config", 9, 1);
+        set_at(launches(e, CALIBRATE), "wrong_tiles", 9, 1);
+    });
+    refuses("numerics", "refers to no configuration", |e, _| set_at(launches(e, CALIBRATE), "config", 0, 7));
+    refuses("numerics", "missed a planted wrong element", |e, _| {
+        find(&mut e.cells, YIELD).record.facts.poison_caught = Some(false);
+    });
+    refuses("numerics", "poison_caught is 0", |e, _| {
+        e.cells.iter_mut().for_each(|cell| cell.data.record.facts.poison_caught = None);
+    });
+    refuses("numerics", "has no launches", |e, _| find(&mut e.cells, YIELD).launches = None);
+}
+
+#[test]
+fn launches_that_get_slower_within_a_cell_refuse() {
+    refuses("clocks", &format!("{YIELD}: launches drifted by 17.0 %"), |e, _| {
+        let table = launches(e, YIELD);
+        let n = table.rows();
+        let walls = (0..n).map(|row| if row * 3 < n * 2 { 1_300_000 } else { 1_521_000 }).collect();
+        set_column(table, "wall_ns", Column::U32(walls));
+    });
+}
+
+#[test]
+fn the_power_reading_is_named() {
+    let (evidence, facts) = crate::trial::evidence();
+    let gate = pure::gate::judge(&evidence, &facts).into_iter().find(|gate| gate.name == "clocks").unwrap();
+    assert_eq!(gate.evidence["power_reading"], "nvmlDeviceGetPowerUsage");
+    assert!(evidence.environment.nvml.is_some_and(|nvml| !nvml.driver.is_empty()), "and the driver that defines it");
+}
+
+#[test]
+fn structure() {
+    refuses("structure", "not execute exactly their tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
+    refuses("structure", "not executed exactly once", |e, _| set_at(launches(e, YIELD), "not_once", 5, 1));
+    refuses("structure", "urgent tasks requested", |e, _| set_at(launches(e, YIELD), "urgent_executed", 5, 499));
+    refuses("structure", "urgent tasks were not executed", |e, _| set_at(launches(e, YIELD), "urgent_not_once", 5, 1));
+    refuses("structure", "hit their deadline", |e, _| set_at(launches(e, YIELD), "deadline_hits", 5, 1));
+    refuses("structure", "1 events were never claimed", |e, _| {
+        set_at(&mut find(&mut e.cells, YIELD).events, "claims", 7, 0);
+    });
+    for cell in [BASELINE, CALIBRATE, "yield/cost,k=64,blocks=8,poll=1"] {
+        refuses("structure", "1 launches have fewer rows than others", |e, _| {
+            let cell = find(&mut e.cells, cell);
+            cell.events = without_row(&cell.events, 17);
+        });
+    }
+    refuses("structure", "another number of events", |e, _| {
+        let cell = find(&mut e.cells, YIELD);
+        cell.events = without_row(&cell.events, 17);
+    });
+}
+
+#[test]
+fn an_unsteady_clock_in_nvml_alone() {
+    refuses("clocks", "held down in 1 of", |e, _| {
+        let telemetry = e.telemetry.as_mut().unwrap();
+        let mut bits = telemetry.opt_i64("throttle").unwrap().to_vec();
+        bits[25] = Some(4);
+        set_column(telemetry, "throttle", Column::OptI64(bits));
+    });
+    refuses("clocks", "NVML's SM clock", |e, _| {
+        let telemetry = e.telemetry.as_mut().unwrap();
+        let mut mhz = telemetry.opt_u32("sm_mhz").unwrap().to_vec();
+        mhz[25] = Some(1_700);
+        set_column(telemetry, "sm_mhz", Column::OptU32(mhz));
+    });
+    refuses("clocks", "no telemetry", |e, _| e.telemetry = None);
+    refuses("clocks", "throttle", |e, _| e.telemetry.as_mut().unwrap().columns.retain(|(name, _)| name != "throttle"));
+}
+
+#[test]
+fn an_unsteady_clock_in_band_alone() {
+    refuses("clocks", "in-band clock left", |e, _| set_at(launches(e, YIELD), "clock_khz_min", 5, 1_900_000));
+    refuses("clocks", "did not observe their clock", |e, _| set_at(launches(e, YIELD), "clock_windows", 5, 0));
+}
+
+#[test]
+fn a_weaker_clock_than_the_plan_requires() {
+    refuses("clocks", "not locked", |e, _| e.plan.clocks = ClockClass::Locked);
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.restored = Some(false));
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.setter_calls = 1);
+    refuses("clocks", "not put back", |e, _| e.environment.clocks.mode = "lock".to_owned());
+}
+
+#[test]
+fn no_plan_makes_unsteady_clocks_good_enough() {
+    refuses("clocks", "in-band clock left", |e, _| {
+        e.plan.clocks = ClockClass::Unsteady;
+        set_at(launches(e, YIELD), "clock_khz_min", 5, 1_900_000);
+    });
+}
+
+#[test]
+fn too_few_events_behind_a_p99() {
+    refuses("samples", "9999 unique events", |e, _| {
+        let cell = find(&mut e.cells, YIELD);
+        cell.events = without_row(&cell.events, 9_999);
+        cell.record.events = 9_999;
+        e.plan.profile.yields.events = 9_999;
+    });
+    refuses("samples", "9999 unique events over 9999 launches, and at least 10000", |e, _| {
+        let cell = find(&mut e.cells, BASELINE);
+        cell.events = without_row(&cell.events, 0);
+        cell.record.events = 9_999;
+        e.plan.profile.baseline.events = 9_999;
+    });
+}
+
+#[test]
+fn a_tail_quantile_without_its_floor() {
+    refuses("samples", "preempt_latency_us_p999: 10000 unique events", |e, _| {
+        let p99 = e.recomputed.metrics.iter().find(|m| m.metric == "preempt_latency_us_p99").unwrap().clone();
+        e.recomputed.metrics.push(schema::metrics::Metric { metric: "preempt_latency_us_p999".to_owned(), ..p99 });
+    });
+}
+
+#[test]
+fn duplicate_and_lost_events() {
+    refuses("samples", "1 duplicate events", |e, _| {
+        let events = &mut find(&mut e.cells, YIELD).events;
+        let (launch, event) = (events.u32("launch").unwrap()[0], events.u32("event").unwrap()[0]);
+        set_at(events, "launch", 1, launch);
+        set_at(events, "event", 1, event);
+    });
+    refuses("samples", "9999 unique events of 10000 planned", |e, _| {
+        let cell = find(&mut e.cells, YIELD);
+        cell.events = without_row(&cell.events, 3);
+    });
+    refuses("samples", "1 anomalous events", |e, _| {
+        set_at(&mut find(&mut e.cells, YIELD).events, "anomaly", 3, anomaly::LOST);
+    });
+    refuses("samples", "1 events with a negative interval", |e, _| {
+        let events = &mut find(&mut e.cells, YIELD).events;
+        let mut first = events.i64("first_observer_ns").unwrap().to_vec();
+        first[3] = -500;
+        set_column(events, "first_observer_ns", Column::I64(first));
+    });
+    refuses("samples", "1 events with a negative interval", |e, _| {
+        let events = &mut find(&mut e.cells, BASELINE).events;
+        let start = events.u32("start_ns").unwrap()[3];
+        set_at(events, "done_ns", 3, start - 500);
+    });
+}
+
+#[test]
+fn a_dropped_or_foreign_cell() {
+    refuses("samples", "was planned and is not there", |e, _| e.cells.retain(|cell| cell.name() != YIELD));
+    refuses("samples", "was not planned", |e, _| {
+        let cell = find(&mut e.cells, YIELD);
+        cell.record.cell = "k=64,blocks=9,poll=1,set=device".to_owned();
+    });
+    refuses("samples", "another plan or device", |e, _| find(&mut e.cells, YIELD).record.device = "other".to_owned());
+    refuses("samples", "is not the file that the header names", |e, _| {
+        e.cells[0].faults.push("x is not the file that the header names".to_owned());
+    });
+}
+
+#[test]
+fn warm_up_is_discarded_by_rule_only() {
+    refuses("samples", "discarded as warm-up", |e, _| set_at(launches(e, YIELD), "warmup", 9, 1));
+    refuses("samples", "2022 launches discarded as warm-up", |e, _| {
+        let warmup = (0..10_002).map(|i| u32::from(i < 2 || i % 5 == 0 || i % 500 == 1)).collect();
+        set_column(launches(e, BASELINE), "warmup", Column::U32(warmup));
+        find(&mut e.cells, BASELINE).record.warmup_launches = 2_022;
+    });
+    refuses("samples", "discarded as warm-up", |e, _| set_at(launches(e, YIELD), "warmup", 0, 0));
+    refuses("samples", "8 launches discarded as warm-up", |e, _| {
+        (9..15).for_each(|row| set_at(launches(e, YIELD), "warmup", row, 1));
+        find(&mut e.cells, YIELD).record.warmup_launches = 8;
+    });
+    for cell in [CALIBRATE, "yield/cost,k=64,blocks=8,poll=1", "instrument/leg=urgent"] {
+        refuses("samples", "3 launches discarded as warm-up", |e, _| {
+            set_at(launches(e, cell), "warmup", 5, 1);
+            find(&mut e.cells, cell).record.warmup_launches = if cell.contains("leg=") { 2 } else { 3 };
+        });
+    }
+}
+
+#[test]
+fn a_launch_off_the_clock_is_discarded_by_rule_and_one_on_it_is_not() {
+    let judged = |khz: u32| {
+        let (mut evidence, facts) = evidence();
+        let cell = find(&mut evidence.cells, CALIBRATE);
+        cell.record.warmup_launches = 3;
+        set_at(launches(&mut evidence, CALIBRATE), "warmup", 5, 1);
+        set_at(launches(&mut evidence, CALIBRATE), "clock_khz_min", 5, khz);
+        judge(&evidence, &facts).into_iter().find(|gate| gate.name == "samples").unwrap()
+    };
+    for (khz, off_clock, by_rule) in [(1_960_000, 1, true), (1_975_000, 0, false)] {
+        let gate = judged(khz);
+        assert_eq!(gate.evidence["off_clock_launches"], off_clock, "{khz}");
+        assert_eq!(!gate.reason.contains("discarded as warm-up"), by_rule, "{khz}: {}", gate.reason);
+    }
+}
