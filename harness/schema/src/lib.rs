@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod cell;
 pub mod claim;
 pub mod compare;
+pub mod contract;
 pub mod counters;
 pub mod digest;
 pub mod driver;
@@ -20,6 +21,7 @@ pub mod progress;
 pub mod reopened;
 pub mod sanitize;
 pub mod table;
+pub mod timer;
 pub mod verdict;
 
 pub use digest::Digest;

@@ -4,6 +4,7 @@
 //! Cells are enumerated here, by pure code, so that the harness and the gate agree on what a complete run is.
 
 mod check;
+mod contract;
 pub mod estimate;
 
 use crate::compare::Bands;
@@ -394,23 +395,7 @@ pub enum Work {
     },
 }
 
-/// Whether a planted delay is spent in the launch's event of this index: the lowest bit of [`mix`].
-///
-/// Not every other event: what follows a delayed event differs from what follows another. `flag.cuh` holds the same function.
-#[must_use]
-pub fn delayed_event(event: u32) -> bool {
-    mix(event) & 1 == 1
-}
-
-/// The 32-bit finaliser of MurmurHash3. `tile.cuh` holds the same function.
-#[must_use]
-pub fn mix(mut h: u32) -> u32 {
-    h ^= h >> 16;
-    h = h.wrapping_mul(0x85EB_CA6B);
-    h ^= h >> 13;
-    h = h.wrapping_mul(0xC2B2_AE35);
-    h ^ (h >> 16)
-}
+pub use crate::timer::{delayed_event, mix};
 
 /// One leg of an event's timeline, where a delay can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
