@@ -3,6 +3,7 @@
 //! A target fails on a panic, on more memory or time than its limits, and where a property does not hold: what is read is
 //! written as the same bytes.
 
+use host::wheels::lock;
 use pure::attempts::Chain;
 use pure::claims::check_claims;
 use pure::json::to_bytes;
@@ -19,9 +20,8 @@ use schema::table::{MAX_VALUES, Reader};
 use schema::verdict::Verdict;
 use std::fs::File;
 use std::io::Write;
-use xtask::steps::pack::parse_index;
-use xtask::world::signature::parse as parse_signature;
-use xtask::world::wheels::lock;
+use xtask::runs::signature::parse as parse_signature;
+use xtask::transfer::pack::parse_index;
 
 /// A target: its name, and what it does.
 pub type Target = (&'static str, fn(&[u8]));

@@ -3,6 +3,7 @@
 //! `cargo bench --bench compare -- RUN_DIR [SPLITS]`: RUN_DIR is a run directory, or a published run's id. Ends with status 1
 //! when more than 5 % of the splits are SHIFTED, or fewer than 95 % of the planted shifts of twice the band.
 
+use host::paths::Paths;
 use pure::compare::{Word, compare_rows, halves::halves, overall};
 use pure::gate::Evidence;
 use pure::summary::{CellData, Drawn, Tails, summarize_drawn};
@@ -10,9 +11,8 @@ use rayon::prelude::*;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use xtask::paths::Paths;
-use xtask::world::evidence;
-use xtask::world::layout::Layout;
+use xtask::runs::evidence;
+use xtask::runs::layout::Layout;
 
 fn main() -> ExitCode {
     // cargo itself adds --bench.

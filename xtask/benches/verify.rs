@@ -5,6 +5,7 @@
 //! that every byte of it was counted and that nothing but the judgement is missing. Files are in the page cache for both.
 
 use anyhow::{Context, Result, ensure};
+use host::paths::Paths;
 use pure::json::to_bytes;
 use pure::sums;
 use schema::manifest::{Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Subject, SubjectDigest};
@@ -18,8 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::ask::verify::verify;
-use xtask::paths::Paths;
-use xtask::world::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT};
+use xtask::runs::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT};
 
 const RUN: &str = "20260101T000000Z-bench-00000000";
 /// The first argument of the child that verifies.
@@ -199,7 +199,7 @@ fn made_up_run(root: &Path, sizes: &[u64]) -> Result<usize> {
         names.push(name);
     }
     let paths: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
-    let digests = xtask::world::files::digest_all(&paths);
+    let digests = host::files::digest_all(&paths);
     let mut lines: BTreeMap<String, Digest> = BTreeMap::new();
     for (name, digest) in names.iter().zip(digests) {
         lines.insert(name.clone(), digest?.0);

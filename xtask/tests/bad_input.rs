@@ -1,7 +1,7 @@
 //! What bad input gets: a clear message that names the file and what to type next, the documented exit code, nothing lost and
 //! nothing half-written.
 //!
-//! Elsewhere: an interrupted fetch and a wrong digest (`world/wheels/fetch/tests.rs`), a GPU that is too old (`device.rs`),
+//! Elsewhere: an interrupted fetch and a wrong digest (`host/src/wheels/fetch/tests.rs`), a GPU that is too old (`path/device.rs`),
 //! a cubin of another architecture (`tests/sass.rs`), other processes on a GPU (the environment gate).
 
 mod checkout;

@@ -2,15 +2,15 @@
 
 mod toolkit;
 
+use host::container::HostRuntime;
+use host::failure::{code_of, remedy_of};
+use host::git::SourceState;
+use host::gpu::toolkit::Toolkit;
+use host::paths::Paths;
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
-use xtask::failure::{code_of, remedy_of};
-use xtask::paths::Paths;
 use xtask::steps::build::{self, BuildContext, Built};
-use xtask::steps::bundle;
-use xtask::world::container::HostRuntime;
-use xtask::world::git::SourceState;
-use xtask::world::toolkit::Toolkit;
+use xtask::transfer::bundle;
 
 const KERNEL: &str = "#include \"factor.cuh\"
 extern \"C\" __global__ void __launch_bounds__(128) scale(float* out) { out[threadIdx.x] *= kFactor; }

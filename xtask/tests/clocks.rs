@@ -4,6 +4,8 @@ mod fake_nvml;
 
 use clap::Parser;
 use fake_nvml::Fake;
+use host::failure::{code_of, fail, remedy_of};
+use host::gpu::nvml::{Gpu, GpuChoice, GpuError, Library, Violations, device_id};
 use pure::personal::{Names, impersonal};
 use schema::ExitCode;
 use schema::table::Table;
@@ -11,13 +13,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xtask::failure::{code_of, fail, remedy_of};
 use xtask::steps::clocks::holder::HoldCommand;
 use xtask::steps::clocks::lease::{Before, Lease, Process};
 use xtask::steps::clocks::prove::Load;
 use xtask::steps::clocks::telemetry::Sampler;
 use xtask::steps::clocks::{self, ClockContext, ClockSession, Mode, facts, hold, with_clocks};
-use xtask::world::nvml::{Gpu, GpuChoice, GpuError, Library, Violations, device_id};
 
 /// The name of the environment variable that turns this test binary into a clock holder.
 const HOLD: &str = "ASSAY_TEST_HOLD";
@@ -529,7 +529,7 @@ fn the_real_library_is_read_where_there_is_one() {
     };
     assert!(gpu.library().is_some(), "the loaded library's file is found");
     let facts = facts::before(&*gpu, &[]).unwrap();
-    let sampler = Sampler::start(Arc::<xtask::world::nvml::NvmlGpu>::clone(&gpu), Instant::now());
+    let sampler = Sampler::start(Arc::<host::gpu::nvml::NvmlGpu>::clone(&gpu), Instant::now());
     sampler.mark(1);
     std::thread::sleep(Duration::from_millis(550));
     let telemetry = sampler.finish();

@@ -3,6 +3,8 @@
 mod fake_nvml;
 
 use fake_nvml::{Fake, doctor, fake_cuda, xtask};
+use host::gpu::driver::Driver;
+use host::gpu::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, Look, NvmlGpu, device_id, snapshot};
 use pure::gpu_state::{against, against_idle};
 use schema::environment::{Reading, Snapshot};
 use schema::table::Table;
@@ -10,8 +12,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use xtask::steps::clocks::telemetry::Sampler;
-use xtask::world::driver::Driver;
-use xtask::world::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, Look, NvmlGpu, device_id, snapshot};
 
 const UUID: &str = "GPU-fa4efa4e-0000-4000-8000-000000000001";
 const SECOND: &str = "GPU-fa4efa4e-0000-4000-8000-000000000002";
@@ -313,7 +313,7 @@ fn no_duration_is_taken_from_the_wall_clock() {
         }
     }
     let mut files = Vec::new();
-    for dir in ["src", "../harness/src", "../harness/schema/src"] {
+    for dir in ["src", "host/src", "../harness/src", "../harness/schema/src"] {
         sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(dir), &mut files);
     }
     assert!(files.len() > 100);

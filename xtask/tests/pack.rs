@@ -1,10 +1,10 @@
 //! A run directory in parts, and what happens when one does not arrive whole.
 
+use host::failure::{code_of, remedy_of};
+use host::paths::Paths;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
-use xtask::failure::{code_of, remedy_of};
-use xtask::paths::Paths;
-use xtask::steps::pack::{self, PART_BYTES, Unpacked};
+use xtask::transfer::pack::{self, PART_BYTES, Unpacked};
 
 const RUN: &str = "20260101T000000Z-toy-0123abcd";
 

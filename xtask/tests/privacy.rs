@@ -6,7 +6,7 @@ mod checkout;
 use checkout::{Checkout, SMOKE};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use xtask::world::layout::is_detached;
+use xtask::runs::layout::is_detached;
 
 /// Stands in every planted name.
 const MARK: &str = "plantedmark";

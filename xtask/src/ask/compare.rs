@@ -4,11 +4,11 @@
 //! deserves to be published is `verify`'s business: here its verdict's refusals are only told.
 
 use super::verify::{layouts_of, sealed_bytes};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::evidence;
-use crate::world::layout::Layout;
+use crate::runs::evidence;
+use crate::runs::layout::Layout;
 use anyhow::{Context, Result};
+use host::failure::fail;
+use host::paths::Paths;
 use pure::compare::{Compared, Comparison, Difference, Word, compare as compare_evidence};
 use pure::gate::Evidence;
 use pure::text::plain;
@@ -126,8 +126,8 @@ fn line(metric: &Compared) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::code_of;
     use crate::trial::{RUN, copy, shared};
+    use host::failure::code_of;
 
     #[test]
     fn a_run_is_reproduced_by_itself_and_its_keys_are_the_promised_ones() {

@@ -5,11 +5,11 @@ mod docker;
 mod gpu;
 mod machine;
 
-use crate::paths::Paths;
 use crate::steps::provision::{Machine, RuntimeChoice};
-use crate::world::cuda::Cuda;
-use crate::world::driver::Driver;
-use crate::world::nvml::{GpuError, PATIENCE, within};
+use host::gpu::cuda::Cuda;
+use host::gpu::driver::Driver;
+use host::gpu::nvml::{GpuError, PATIENCE, within};
+use host::paths::Paths;
 use serde::Serialize;
 
 /// What doctor is asked about.

@@ -2,9 +2,9 @@
 //!
 //! The folder is not trusted: no symlink is followed, no name leads out of it, and what is not a plain file is named.
 
-use crate::failure::{does_not_hold, fail, of_the_machine};
-use crate::world::files::{self, Odd};
 use anyhow::{Context, Result};
+use host::failure::{does_not_hold, fail, of_the_machine};
+use host::files::{self, Odd};
 use pure::inventory::{Inventory, Listed, parse};
 use pure::text::plain;
 use schema::ExitCode;
@@ -157,7 +157,7 @@ fn on_the_way<'a>(name: &str, odd: &'a BTreeMap<String, Odd>) -> Option<&'a Odd>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::code_of;
+    use host::failure::code_of;
     use schema::Digest;
 
     /// A folder with ten artifacts and their inventory.

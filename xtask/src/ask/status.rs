@@ -4,11 +4,12 @@ mod told;
 mod tree;
 
 use super::verify::sealed_bytes;
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::layout::{Layout, MANIFEST, VERDICT};
-use crate::world::{files, published};
+use crate::runs::layout::{Layout, MANIFEST, VERDICT};
+use crate::runs::published;
 use anyhow::{Context, Result};
+use host::failure::fail;
+use host::files;
+use host::paths::Paths;
 use pure::measured::measured_sass;
 use pure::notebook::{Notebook, parse};
 use pure::standing::{Basis, Differences, Entries, Plans, Standing, State, judge, of_claims, of_metrics};

@@ -17,11 +17,11 @@ mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::failure::{fail, of_the_machine};
-use crate::paths::Paths;
-use crate::world::layout::{self, Layout};
-use crate::world::published;
+use crate::runs::layout::{self, Layout};
+use crate::runs::published;
 use anyhow::Result;
+use host::failure::{fail, of_the_machine};
+use host::paths::Paths;
 use pure::names::check_name;
 use pure::notebook::Notebook;
 use pure::text::plain;
@@ -244,7 +244,7 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     };
     for (path, text) in rendered {
         report.checked_files += 1;
-        if crate::world::files::read_text(&path)? != text {
+        if host::files::read_text(&path)? != text {
             let name = path.strip_prefix(paths.root()).unwrap_or(&path).display().to_string();
             report.problem(
                 name,

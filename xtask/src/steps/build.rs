@@ -15,19 +15,19 @@ mod programs;
 mod store;
 mod twice;
 
-pub(in crate::steps) use carried::CARRIED;
+pub(crate) use carried::CARRIED;
 pub use carried::open_bundle;
 pub use forbidden::{Finding, kernels_forbidden};
 pub use loadable::check_loadable;
 pub use programs::program;
 pub use twice::{Again, twice};
 
-use crate::cache;
-use crate::failure::{Failure, fail};
-use crate::paths::Paths;
-use crate::world::container::Runtime;
-use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use host::cache;
+use host::container::Runtime;
+use host::failure::{Failure, fail};
+use host::gpu::toolkit::Toolkit;
+use host::paths::Paths;
 use inputs::Inputs;
 use schema::build::{BuildRecord, Kernel};
 use schema::{Digest, ExitCode, FORMAT};
@@ -236,7 +236,7 @@ fn with_logs(error: anyhow::Error, kept: &Path) -> anyhow::Error {
 fn write_record(dir: &Path, record: &BuildRecord) -> Result<()> {
     let mut text = serde_json::to_string_pretty(record).context("failed to write resources.json")?;
     text.push('\n');
-    crate::world::files::write_whole(&dir.join("resources.json"), text.as_bytes())
+    host::files::write_whole(&dir.join("resources.json"), text.as_bytes())
 }
 
 fn read_record(dir: &Path) -> Result<BuildRecord> {

@@ -16,10 +16,10 @@ pub mod facts;
 
 pub use holder::restore_all;
 
-use crate::failure::{code_of, fail, remedy_of};
-use crate::world::nvml::Gpu;
 use anyhow::Result;
 use holder::{Held, HoldCommand, Lock, both};
+use host::failure::{code_of, fail, remedy_of};
+use host::gpu::nvml::Gpu;
 use lease::{Lease, Standing};
 use prove::{Load, Shown, Trial};
 use pure::clock_class::throttle;

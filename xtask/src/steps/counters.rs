@@ -7,14 +7,14 @@
 mod tests;
 
 use super::sanitize::{Program, nonce};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::container::{Runtime, Task};
-use crate::world::files::{read_plain, write_whole};
-use crate::world::personal::names;
-use crate::world::process::Ended;
-use crate::world::ui::Ui;
 use anyhow::{Context as _, Result, ensure};
+use host::container::{Runtime, Task};
+use host::failure::fail;
+use host::files::{read_plain, write_whole};
+use host::machine::personal::names;
+use host::paths::Paths;
+use host::process::Ended;
+use host::ui::Ui;
 use pure::counters::{Uncounted, faults, metrics, read, runs_alone};
 use pure::json::to_bytes;
 use pure::personal::impersonal;

@@ -3,11 +3,12 @@
 //! [`Passed`] can only be made here, from a judgement in which every gate passed; `publish` takes nothing else.
 
 use super::seal::Sealed;
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT, is_detached};
-use crate::world::{evidence, files};
+use crate::runs::evidence;
+use crate::runs::layout::{MANIFEST, SUMS, SUMS_DETACHED, VERDICT, is_detached};
 use anyhow::Result;
+use host::failure::fail;
+use host::files;
+use host::paths::Paths;
 use pure::gate::{self, Evidence, Facts};
 use pure::json::to_bytes;
 use pure::measured::measured_sass;

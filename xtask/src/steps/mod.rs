@@ -1,13 +1,10 @@
 //! The steps of the one path, in order. Each consumes the type that the step before it made.
 
 pub mod build;
-pub mod bundle;
 pub mod clocks;
 pub mod counters;
 pub mod gate;
-pub mod pack;
 pub mod provision;
-pub mod publish;
 pub mod record;
 pub mod run;
 pub mod sanitize;

@@ -17,11 +17,11 @@ pub use clean::clean;
 pub use image::{BaseFacts, BaseLock};
 pub use toolkit::{BoxToolkit, DRIVER_NEEDED, box_toolkit};
 
-use crate::paths::Paths;
-use crate::world::container::Runtime;
-use crate::world::disk::{Disks, Place};
-use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use host::container::Runtime;
+use host::gpu::toolkit::Toolkit;
+use host::machine::disk::{Disks, Place};
+use host::paths::Paths;
 use schema::Digest;
 use schema::environment::Container;
 use std::path::Path;
@@ -103,8 +103,8 @@ fn provision_on(paths: &Paths, options: &ProvisionOptions, machine: &Machine) ->
         RuntimeChoice::Auto => automatic(paths, options, machine),
     }?;
     if !options.quiet {
-        crate::tell!("runtime {}: {}", done.runtime.name(), done.runtime_why);
-        crate::tell!("toolkit {}: {}", done.toolkit.origin, done.toolkit_why);
+        host::tell!("runtime {}: {}", done.runtime.name(), done.runtime_why);
+        host::tell!("toolkit {}: {}", done.toolkit.origin, done.toolkit_why);
     }
     Ok(done)
 }

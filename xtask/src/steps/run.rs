@@ -13,13 +13,13 @@ pub use cells::check_cells;
 pub use follow::Telemetry;
 
 use super::sanitize::{Program, nonce};
-use crate::failure::fail;
-use crate::world::container::{Runtime, Task};
-use crate::world::nvml::device_id;
-use crate::world::process::Ended;
-use crate::world::ui::{Ui, spoken};
 use anyhow::{Context, Result};
 use follow::Follow;
+use host::container::{Runtime, Task};
+use host::failure::fail;
+use host::gpu::nvml::device_id;
+use host::process::Ended;
+use host::ui::{Ui, spoken};
 use pure::progress::{EndMark, end_mark};
 use pure::text::quoted;
 use schema::cell::{CellRecord, DeviceFacts};

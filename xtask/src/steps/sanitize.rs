@@ -12,16 +12,16 @@ mod tests;
 
 pub use program::Program;
 
-use crate::failure::{Failure, fail};
-use crate::paths::Paths;
-use crate::world::container::{Runtime, Task};
-use crate::world::files::{exists, read_plain, write_whole};
-use crate::world::personal::names;
-use crate::world::process::Ended;
-use crate::world::toolkit::Toolkit;
-use crate::world::ui::Ui;
 use anyhow::{Context as _, Result, ensure};
 use cache::{Inputs, Store};
+use host::container::{Runtime, Task};
+use host::failure::{Failure, fail};
+use host::files::{exists, read_plain, write_whole};
+use host::gpu::toolkit::Toolkit;
+use host::machine::personal::names;
+use host::paths::Paths;
+use host::process::Ended;
+use host::ui::Ui;
 use pure::personal::impersonal;
 use pure::sanitizer::budget::{Bounds, deadline};
 use pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};

@@ -2,10 +2,10 @@
 //!
 //! A sealed run is never edited. Sealing it again gives the same value when nothing differs, and an error otherwise.
 
-use crate::failure::fail;
-use crate::world::files::{self, Scan};
-use crate::world::layout::{Layout, MANIFEST, UNSEALED, is_detached};
+use crate::runs::layout::{Layout, MANIFEST, UNSEALED, is_detached};
 use anyhow::{Context, Result, ensure};
+use host::failure::fail;
+use host::files::{self, Scan};
 use pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use pure::derive::derive;
 use pure::json::to_bytes;

@@ -1,9 +1,9 @@
 //! Builds the fake NVML library and gives each test a GPU of its own: a copy of the library with its files beside it.
 
+use host::gpu::nvml::{Gpu, GpuChoice, Library, NvmlGpu};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
-use xtask::world::nvml::{Gpu, GpuChoice, Library, NvmlGpu};
 
 static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| build("fake_nvml/fake_nvml.c", &[]));
 static OLD: LazyLock<tempfile::TempDir> = LazyLock::new(|| build("fake_nvml/fake_nvml.c", &["-DOLD"]));

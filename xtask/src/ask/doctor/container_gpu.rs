@@ -3,8 +3,8 @@
 
 use super::{Check, DoctorOptions};
 use crate::steps::provision::Machine;
-use crate::world::container::{EngineFacts, GpuAccess, cdi_files, device_nodes};
-use crate::world::process::find_program;
+use host::container::{EngineFacts, GpuAccess, cdi_files, device_nodes};
+use host::process::find_program;
 use pure::cdi::{Specification, specification};
 use pure::docker_says::Kind;
 use std::path::Path;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::ask::doctor::State;
     use crate::steps::provision::RuntimeChoice;
-    use crate::world::container::EngineState;
+    use host::container::EngineState;
     use std::os::unix::fs::PermissionsExt;
 
     /// A machine with these files, and these programs on PATH.

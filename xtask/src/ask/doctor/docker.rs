@@ -2,11 +2,11 @@
 
 use super::machine::disk;
 use super::{Check, DoctorOptions, container_gpu};
-use crate::paths::Paths;
 use crate::steps::provision::{BaseLock, LOCAL_BASE, Machine, explain};
-use crate::world::container::{Engine, EngineFacts, EngineState, leftovers};
-use crate::world::disk::{Disks, Place};
-use crate::world::process::find_program;
+use host::container::{Engine, EngineFacts, EngineState, leftovers};
+use host::machine::disk::{Disks, Place};
+use host::paths::Paths;
+use host::process::find_program;
 use std::path::{Path, PathBuf};
 
 pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
@@ -60,7 +60,7 @@ fn base(paths: &Paths, options: &DoctorOptions, engine: &Engine) -> Check {
             NAME,
             options.only_docker(),
             format!("{error:#}"),
-            crate::failure::remedy_of(&error).unwrap_or("docker info").to_owned(),
+            host::failure::remedy_of(&error).unwrap_or("docker info").to_owned(),
         ),
         Some((reference, Ok(_))) => Check::ok(NAME, format!("{reference} is here")),
         None => Check::missing(

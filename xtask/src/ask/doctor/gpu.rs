@@ -2,14 +2,14 @@
 
 use super::machine::ask;
 use super::{Check, DoctorOptions};
-use crate::paths::Paths;
 use crate::steps::clocks::lease::{self, Lease, Standing};
 use crate::steps::provision::{BoxToolkit, DRIVER_NEEDED, Machine, box_toolkit};
-use crate::world::container::device_nodes;
-use crate::world::cuda::Cuda;
-use crate::world::driver::{Driver, GpuFacts, installed_libraries, loaded_module};
-use crate::world::nvml::{Answer, GpuError};
-use crate::world::wheels::{Lock, Wheel};
+use host::container::device_nodes;
+use host::gpu::cuda::Cuda;
+use host::gpu::driver::{Driver, GpuFacts, installed_libraries, loaded_module};
+use host::gpu::nvml::{Answer, GpuError};
+use host::paths::Paths;
+use host::wheels::{Lock, Wheel};
 use std::path::Path;
 
 pub(super) fn checks(
@@ -258,7 +258,7 @@ fn toolkit(paths: &Paths, options: &DoctorOptions, driver: Option<&Driver>, own:
 mod tests {
     use super::*;
     use crate::ask::doctor::State;
-    use crate::world::cuda::CudaGpu;
+    use host::gpu::cuda::CudaGpu;
 
     fn driver(version: &str, cuda: u32) -> Driver {
         Driver { version: version.parse().unwrap(), cuda, gpus: vec![] }
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_system_that_is_not_ready_is_shown_with_its_fabric_manager() {
-        use crate::world::container::EngineState;
+        use host::container::EngineState;
         use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().unwrap();
         let path = root.path().display().to_string();

@@ -1,11 +1,11 @@
 //! The machine: programs, disk, kernel, whether we are in a container, who may lock clocks, and what may change a driver under us.
 
 use super::{Check, DoctorOptions};
-use crate::paths::Paths;
 use crate::steps::provision::Machine;
-use crate::world::disk::{DiskProbe, Disks, Place, Room};
-use crate::world::process::{Child, Ended, find_program};
-use crate::world::wheels::{Lock, is_installed};
+use host::machine::disk::{DiskProbe, Disks, Place, Room};
+use host::paths::Paths;
+use host::process::{Child, Ended, find_program};
+use host::wheels::{Lock, is_installed};
 use pure::docker_says::Kind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::ask::doctor::State;
     use crate::steps::provision::RuntimeChoice;
-    use crate::world::container::EngineState;
+    use host::container::EngineState;
 
     fn machine(root: &Path, path: &str) -> Machine {
         let env = vec![("PATH".into(), path.into()), ("HOME".into(), "/tmp".into())];
@@ -171,8 +171,8 @@ mod tests {
     struct Free(u64);
 
     impl DiskProbe for Free {
-        fn free(&self, _: &Path) -> std::io::Result<crate::world::disk::Free> {
-            Ok(crate::world::disk::Free { bytes: self.0, inodes: Some(1_000_000) })
+        fn free(&self, _: &Path) -> std::io::Result<host::machine::disk::Free> {
+            Ok(host::machine::disk::Free { bytes: self.0, inodes: Some(1_000_000) })
         }
     }
 

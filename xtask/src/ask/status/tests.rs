@@ -3,8 +3,8 @@
 mod compiled;
 
 use super::*;
+use crate::publish::publish;
 use crate::steps::gate::gate;
-use crate::steps::publish::publish;
 use crate::steps::seal::Sealed;
 use crate::trial::{LOCK, OnDisk, RUN, copy};
 use pure::notebook::{Fields, Kind, NewEntry, Status, append};
@@ -234,7 +234,7 @@ fn a_harness_that_does_not_parse_is_an_error_of_the_build() {
     let disk = published();
     replace(&disk, "harness/src/timing.rs", "fn settle_ns", "fn (");
     let error = status(&disk.paths, &built(&disk)).unwrap_err();
-    assert_eq!(crate::failure::code_of(&error), ExitCode::Build);
+    assert_eq!(host::failure::code_of(&error), ExitCode::Build);
     assert!(error.to_string().contains("harness/src/timing.rs does not parse"), "{error:#}");
 }
 

@@ -1,11 +1,11 @@
 //! This tree beside a run's measured commit: protocol, toolkit, image, and which sources changed at all.
 
 use super::{Run, TreeSass};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::files;
-use crate::world::git::Git;
 use anyhow::Result;
+use host::failure::fail;
+use host::files;
+use host::git::Git;
+use host::paths::Paths;
 use pure::measured::measured_sass;
 use pure::protocol::{Protocol, protocol};
 use pure::standing::{Compared, Differences, compare};

@@ -1,10 +1,10 @@
 //! Who signed the manifest: which key, and by a list of allowed signers, whose.
 
 use super::Report;
-use crate::world::files;
-use crate::world::layout::{Layout, MANIFEST, SIGNATURE};
-use crate::world::signature::{self, Allowed};
+use crate::runs::layout::{Layout, MANIFEST, SIGNATURE};
+use crate::runs::signature::{self, Allowed};
 use anyhow::Result;
+use host::files;
 use std::path::Path;
 
 /// What is said where no key signed.

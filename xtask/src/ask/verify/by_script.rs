@@ -42,7 +42,7 @@ fn seal(root: &Path) {
     let mut subjects = Vec::new();
     for (folder, below) in [("results/events", ""), ("results/summary", "summary/")] {
         let dir = root.join(folder).join(RUN);
-        for name in crate::world::files::scan(&dir).unwrap().files.into_keys() {
+        for name in host::files::scan(&dir).unwrap().files.into_keys() {
             let sha256 = Digest::of_file(dir.join(&name)).unwrap();
             subjects.push(serde_json::json!({"name": format!("{below}{name}"), "digest": {"sha256": sha256}}));
         }

@@ -2,10 +2,10 @@
 //! A run that was published again under another name would look like a replication.
 
 use super::Report;
-use crate::paths::Paths;
-use crate::world::layout::{Layout, MANIFEST, is_detached};
-use crate::world::published;
+use crate::runs::layout::{Layout, MANIFEST, is_detached};
+use crate::runs::published;
 use anyhow::Result;
+use host::paths::Paths;
 use schema::Digest;
 use schema::manifest::Manifest;
 use std::collections::BTreeMap;

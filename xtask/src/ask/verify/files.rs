@@ -2,13 +2,13 @@
 //! each other.
 
 use super::{Report, UNREADABLE};
-use crate::failure::{of_the_machine, remedy_of};
-use crate::world::files;
-use crate::world::layout::{
+use crate::runs::layout::{
     Layout, MANIFEST, PROVENANCE, SIGNATURE, SUMS, SUMS_DETACHED, UNSEALED, VERDICT, is_detached,
 };
-use crate::world::past;
+use crate::runs::past;
 use anyhow::Result;
+use host::failure::{of_the_machine, remedy_of};
+use host::files;
 use pure::altered::explain;
 use pure::json::to_bytes;
 use pure::names::collisions;

@@ -3,10 +3,10 @@
 
 use super::tests::{names, reseal, verify_raw};
 use super::*;
+use crate::runs::layout::{MANIFEST, SUMS, VERDICT};
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
-use crate::world::files::write_whole;
-use crate::world::layout::{MANIFEST, SUMS, VERDICT};
+use host::files::write_whole;
 use pure::derive::derive;
 use pure::gate::{self, Evidence, Facts};
 use pure::json::to_bytes;
@@ -217,7 +217,7 @@ fn a_cell_of_another_run_is_refused_though_every_digest_matches() {
     let sealed = crate::steps::seal::seal(&disk.run(), inputs.clone()).unwrap();
     write_whole(&disk.run().join("telemetry.parquet"), b"replaced").unwrap();
     let again = crate::steps::seal::seal(&disk.run(), inputs).unwrap_err();
-    assert_eq!(crate::failure::code_of(&again), ExitCode::Integrity);
+    assert_eq!(host::failure::code_of(&again), ExitCode::Integrity);
     assert_eq!(Digest::of(fs_err::read(disk.run().join(MANIFEST)).unwrap()), sealed.digest());
 }
 
@@ -231,7 +231,7 @@ fn what_must_not_be_sealed_is_not() {
         let (disk, inputs) = Trial::of_events(50).write();
         write_whole(&disk.run().join(name), bytes.as_bytes()).unwrap();
         let error = crate::steps::seal::seal(&disk.run(), inputs).unwrap_err();
-        assert_eq!(crate::failure::code_of(&error), ExitCode::Integrity);
+        assert_eq!(host::failure::code_of(&error), ExitCode::Integrity);
         assert!(error.to_string().contains(said), "{error}");
         assert!(Sealed::load(&disk.run()).is_err());
     }
@@ -240,7 +240,7 @@ fn what_must_not_be_sealed_is_not() {
 #[test]
 fn files_made_to_be_expensive_are_refused_politely() {
     let deep = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
-    let huge = |name: &str| crate::world::files::most_bytes(name) + 1;
+    let huge = |name: &str| host::files::most_bytes(name) + 1;
     for (name, text) in [
         ("environment.json", deep("[", "]")),
         ("environment.json", deep("{\"a\":", "}")),

@@ -2,10 +2,10 @@
 
 use super::Report;
 use super::files::SealedBytes;
-use crate::paths::Paths;
-use crate::world::layout::{Layout, MANIFEST, PROVENANCE, VERDICT};
-use crate::world::{evidence, provenance};
+use crate::runs::layout::{Layout, MANIFEST, PROVENANCE, VERDICT};
+use crate::runs::{evidence, provenance};
 use anyhow::Result;
+use host::paths::Paths;
 use pure::gate::evidence::History;
 use pure::gate::{self, Evidence, Facts};
 use pure::json::to_bytes;

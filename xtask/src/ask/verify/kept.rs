@@ -4,11 +4,11 @@
 //! makes every digest anew, and a run that is dropped because its numbers did not please, both show here and nowhere else.
 
 use super::Report;
-use crate::paths::Paths;
-use crate::world::files::{digest_plain, exists};
-use crate::world::git::{Addition, Git};
-use crate::world::layout::{Layout, UNSEALED, published_name};
+use crate::runs::layout::{Layout, UNSEALED, published_name};
 use anyhow::Result;
+use host::files::{digest_plain, exists};
+use host::git::{Addition, Git};
+use host::paths::Paths;
 use std::collections::BTreeSet;
 
 /// Where the files about manifests lie.
@@ -62,7 +62,7 @@ mod tests {
     use super::is_of_a_run;
     use crate::ask::verify::tests::{names, published_trial};
     use crate::ask::verify::verify;
-    use crate::steps::publish::render;
+    use crate::publish::render;
     use crate::trial::RUN;
 
     #[test]

@@ -1,9 +1,9 @@
 //! The notebook: its chain holds, and it has grown from what it was when each run began.
 
 use super::Report;
-use crate::paths::Paths;
-use crate::world::files;
-use crate::world::layout::Layout;
+use crate::runs::layout::Layout;
+use host::files;
+use host::paths::Paths;
 use pure::notebook::{Notebook, parse};
 use pure::standing::NumberId;
 use schema::Digest;

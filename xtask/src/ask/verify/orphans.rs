@@ -1,12 +1,12 @@
 //! What lies in the published folders without belonging to a published run.
 
 use super::Report;
-use crate::paths::Paths;
-use crate::world::files::entries;
-use crate::world::layout::{UNSEALED, published_name};
-use crate::world::past::record_name;
-use crate::world::published;
+use crate::runs::layout::{UNSEALED, published_name};
+use crate::runs::past::record_name;
+use crate::runs::published;
 use anyhow::Result;
+use host::files::entries;
+use host::paths::Paths;
 use std::collections::BTreeSet;
 
 /// Reports files and folders that no manifest accounts for.

@@ -1,12 +1,12 @@
 //! Every byte of a sealed or published run counts. Each test damages a copy of the made-up run that passes.
 
 use super::*;
+use crate::publish::publish;
+use crate::runs::layout::{MANIFEST, SUMS, VERDICT, is_detached};
 use crate::steps::gate::gate;
-use crate::steps::publish::publish;
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, copy, shared};
-use crate::world::files as disk_files;
-use crate::world::layout::{MANIFEST, SUMS, VERDICT, is_detached};
+use host::files as disk_files;
 use pure::json::to_bytes;
 use pure::notebook::{Entry, Fields, Kind, Measured, NewEntry, Status, append, parse};
 use pure::sums;
@@ -466,6 +466,6 @@ fn nothing_published_is_a_state_of_its_own_and_an_unknown_target_an_error() {
     let report = verify(&disk.paths, &[]).unwrap();
     assert!(report.ok && report.notes.contains(&"nothing is published yet".to_owned()));
     for target in ["", "no-such-run", "../x", "manifests/no.json"] {
-        assert_eq!(crate::failure::code_of(&verify(&disk.paths, &[target.to_owned()]).unwrap_err()), ExitCode::Usage);
+        assert_eq!(host::failure::code_of(&verify(&disk.paths, &[target.to_owned()]).unwrap_err()), ExitCode::Usage);
     }
 }

@@ -1,7 +1,7 @@
 //! Resource budgets: what each kernel may use and must reach. Every violation is named, not the first.
 
-use crate::failure::fail;
 use anyhow::Result;
+use host::failure::fail;
 use pure::sass::arch_number;
 use schema::ExitCode;
 use schema::build::{Budget, BudgetFile, Kernel};
@@ -118,7 +118,7 @@ fn supports(arch: &str, min: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::code_of;
+    use host::failure::code_of;
     use schema::Digest;
 
     const BUDGET: &str = r#"

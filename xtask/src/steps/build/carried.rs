@@ -5,12 +5,12 @@
 use super::inputs::Inputs;
 use super::store::{Fresh, Store};
 use super::{BuildContext, Built, compile, inspect, read_record, write_record};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::container::Runtime;
-use crate::world::files;
-use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use host::container::Runtime;
+use host::failure::fail;
+use host::files;
+use host::gpu::toolkit::Toolkit;
+use host::paths::Paths;
 use schema::build::{BuildRecord, Kernel};
 use schema::bundle::{BundleRecord, CarriedSass, FileFacts};
 use schema::{Digest, ExitCode};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The folder of an unpacked bundle that holds the carried build.
-pub(in crate::steps) const CARRIED: &str = "build";
+pub(crate) const CARRIED: &str = "build";
 /// Folders in which a bundle holds nothing but what its record lists.
 const CLOSED: [&str; 4] = [CARRIED, "kernels", "harness", "docker"];
 

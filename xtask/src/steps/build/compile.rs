@@ -2,12 +2,12 @@
 
 use super::BuildContext;
 use super::inputs::Inputs;
-use crate::failure::fail;
-use crate::world::container::{Runtime, Task};
-use crate::world::files;
-use crate::world::process::Ended;
-use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use host::container::{Runtime, Task};
+use host::failure::fail;
+use host::files;
+use host::gpu::toolkit::Toolkit;
+use host::process::Ended;
 use pure::sass::arch_number;
 use pure::text::{plain, quoted};
 use pure::{nvcc, occupancy};
@@ -267,7 +267,7 @@ fn first_lines(ended: &Ended) -> String {
 fn verdict(mut failures: Vec<(usize, anyhow::Error)>) -> Result<()> {
     failures.sort_by_key(|(index, _)| *index);
     // Interruption and a missing program keep their own exit code.
-    if let Some(at) = failures.iter().position(|(_, error)| error.downcast_ref::<crate::failure::Failure>().is_some()) {
+    if let Some(at) = failures.iter().position(|(_, error)| error.downcast_ref::<host::failure::Failure>().is_some()) {
         return Err(failures.swap_remove(at).1);
     }
     if failures.is_empty() {

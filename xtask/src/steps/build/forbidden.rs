@@ -1,7 +1,7 @@
 //! What kernels must not contain, because it would put a path or a line number into their SASS, or hide an instruction.
 
-use crate::world::files;
 use anyhow::Result;
+use host::files;
 use std::path::Path;
 
 /// One forbidden word in a kernel source.

@@ -3,8 +3,8 @@
 //! Cargo tells what is fresh by the times of files, and times go back: a clock is set, an archive or a copy keeps old ones. A
 //! harness of other sources would then be measured as that of these.
 
-use crate::world::files;
 use anyhow::{Context, Result};
+use host::files;
 use schema::Digest;
 use std::path::{Path, PathBuf};
 

@@ -3,11 +3,11 @@
 use super::BuildContext;
 use super::budgets::Budgets;
 use super::compile;
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::files;
-use crate::world::toolkit::Toolkit;
 use anyhow::Result;
+use host::failure::fail;
+use host::files;
+use host::gpu::toolkit::Toolkit;
+use host::paths::Paths;
 use schema::{Digest, ExitCode};
 use serde::Serialize;
 use std::collections::BTreeMap;

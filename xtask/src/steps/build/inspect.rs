@@ -2,8 +2,8 @@
 
 use super::compile::{self, FLAVORS, Job, cubin_path};
 use super::inputs::Inputs;
-use crate::failure::fail;
 use anyhow::{Context, Result};
+use host::failure::fail;
 use pure::cubin::paths_in;
 use pure::sass::Sass;
 use pure::{occupancy, ptxas, sass};

@@ -2,8 +2,8 @@
 
 use super::Built;
 use super::compile::FLAVORS;
-use crate::failure::fail;
 use anyhow::{Result, ensure};
+use host::failure::fail;
 use pure::nvcc::cuda_of;
 use pure::sass;
 use schema::{Digest, ExitCode};
@@ -45,7 +45,7 @@ pub fn check_loadable(built: &Built, arch: &str, driver_cuda: Option<u32>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{code_of, remedy_of};
+    use host::failure::{code_of, remedy_of};
     use schema::FORMAT;
     use schema::build::{BuildRecord, Cubin};
 
@@ -59,7 +59,7 @@ mod tests {
     fn built(dir: &std::path::Path, arch: &str, bytes: &[u8]) -> Built {
         let cubin = |flavor: &str| {
             let path = format!("cubins/{arch}/{flavor}/toy/one.cubin");
-            crate::world::files::write_whole(&dir.join(&path), bytes).unwrap();
+            host::files::write_whole(&dir.join(&path), bytes).unwrap();
             let (file, arch, flavor) = ("toy/one".to_owned(), arch.to_owned(), flavor.to_owned());
             Cubin { file, arch, flavor, path, sha256: Digest::of(bytes), foreign_paths: 0 }
         };

@@ -4,10 +4,10 @@
 
 use super::BuildContext;
 use super::fresh::Sources;
-use crate::failure::fail;
-use crate::world::container::{Runtime, Task};
-use crate::world::process::{Child, own_environment};
 use anyhow::{Context, Result};
+use host::container::{Runtime, Task};
+use host::failure::fail;
+use host::process::{Child, own_environment};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -121,7 +121,7 @@ fn cargo_home(writable: &Path, registry: &Path) -> Result<PathBuf> {
     }
     let host = host_cargo_home()?.join("config.toml");
     let text = if host.is_file() { fs_err::read_to_string(&host)? } else { String::new() };
-    crate::world::files::write_whole(&home.join("config.toml"), sources_of(&text)?.as_bytes())?;
+    host::files::write_whole(&home.join("config.toml"), sources_of(&text)?.as_bytes())?;
     Ok(home)
 }
 
@@ -183,19 +183,17 @@ mod tests {
     #[test]
     fn sources_that_changed_and_look_old_are_built_anew() {
         let root = tempfile::tempdir().unwrap();
-        let put = |name: &str, text: &str| {
-            crate::world::files::write_whole(&root.path().join(name), text.as_bytes()).unwrap()
-        };
+        let put = |name: &str, text: &str| host::files::write_whole(&root.path().join(name), text.as_bytes()).unwrap();
         put("Cargo.toml", "[workspace]\nmembers = [\"harness\"]\nresolver = \"3\"\n");
         put("Cargo.lock", "version = 4\n\n[[package]]\nname = \"harness\"\nversion = \"0.1.0\"\n");
         put("rust-toolchain.toml", include_str!("../../../../rust-toolchain.toml"));
         put("harness/Cargo.toml", "[package]\nname = \"harness\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
         let source = |text: &str| put("harness/src/main.rs", &format!("fn main() {{\n    print!(\"{text}\");\n}}\n"));
-        let paths = crate::paths::Paths::new(root.path());
+        let paths = host::paths::Paths::new(root.path());
         let (environment_key, archs) = (String::new(), Vec::new());
         let ctx =
             BuildContext { paths: &paths, archs, environment_key, offline: true, jobs: 1, progress: &|_, _, _| {} };
-        let runtime = crate::world::container::HostRuntime { env: Vec::new() };
+        let runtime = host::container::HostRuntime { env: Vec::new() };
         let says = || {
             let binary = program(&ctx, &runtime, "harness").unwrap();
             String::from_utf8(std::process::Command::new(binary).output().unwrap().stdout).unwrap()

@@ -1,10 +1,10 @@
 //! Builds on disk: made in a folder of their own, whole or not there, and hashed again before every reuse.
 
 use super::{Built, read_record};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::files;
 use anyhow::{Context, Result};
+use host::failure::fail;
+use host::files;
+use host::paths::Paths;
 use schema::{Digest, ExitCode, FORMAT};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

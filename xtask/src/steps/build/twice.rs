@@ -4,10 +4,10 @@
 use super::compile;
 use super::inputs::Inputs;
 use super::{BuildContext, Built};
-use crate::failure::fail;
-use crate::world::container::Runtime;
-use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use host::container::Runtime;
+use host::failure::fail;
+use host::gpu::toolkit::Toolkit;
 use pure::sass;
 use schema::ExitCode;
 use serde::Serialize;

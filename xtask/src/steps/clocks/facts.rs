@@ -1,8 +1,8 @@
 //! What NVML says of the GPU before and after a run, and `clocks status`. Only reads.
 
 use super::lease::{Lease, Standing};
-use crate::world::nvml::{Answer, Gpu, device_id, reading};
 use anyhow::Result;
+use host::gpu::nvml::{Answer, Gpu, device_id, reading};
 use pure::clock_class::throttle;
 use schema::environment::NvmlFacts;
 pub use schema::environment::Reading;

@@ -4,9 +4,9 @@
 //! each request with one JSON line. It is the only caller of an NVML setter in this program.
 
 use super::lease::{self, Before, Lease, Process, Standing};
-use crate::failure::{code_of, fail, remedy_of};
-use crate::world::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, NvmlGpu};
 use anyhow::Result;
+use host::failure::{code_of, fail, remedy_of};
+use host::gpu::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, NvmlGpu};
 use schema::ExitCode;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

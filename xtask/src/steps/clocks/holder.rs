@@ -4,8 +4,8 @@
 //! may never return.
 
 use super::hold::Said;
-use crate::failure::fail;
 use anyhow::{Context, Result};
+use host::failure::fail;
 use schema::ExitCode;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -122,7 +122,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = end(&self.0) {
-            crate::tell!("{error:#}; to put the clocks back: {RESTORE}");
+            host::tell!("{error:#}; to put the clocks back: {RESTORE}");
         }
     }
 }

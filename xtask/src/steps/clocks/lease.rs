@@ -136,7 +136,7 @@ pub fn remove(path: &Path) -> Result<()> {
 
 /// Where the lease lies below the state directory.
 #[must_use]
-pub fn path(paths: &crate::paths::Paths) -> PathBuf {
+pub fn path(paths: &host::paths::Paths) -> PathBuf {
     paths.state().join("clocks.lease")
 }
 

@@ -3,8 +3,8 @@
 //! A setter that returns success proves nothing: the clock must be read back under load, by NVML and by the GPU's own
 //! counters, while nothing holds it down.
 
-use crate::world::nvml::{Answer, Gpu, Violations};
 use anyhow::Result;
+use host::gpu::nvml::{Answer, Gpu, Violations};
 use pure::clock_class::{throttle, within_band};
 
 /// Something that keeps the GPU busy.
@@ -178,7 +178,7 @@ pub fn highest(clocks: &[u32], mut trial: impl FnMut(u32) -> Result<Trial>) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::nvml::GpuError;
+    use host::gpu::nvml::GpuError;
 
     fn window() -> Window {
         let violations = Ok(Violations { power_ns: 7, thermal_ns: 0 });

@@ -2,7 +2,7 @@
 //!
 //! A value that could not be read stays absent in its row; the first failure of each kind is noted.
 
-use crate::world::nvml::{Answer, Gpu, GpuError};
+use host::gpu::nvml::{Answer, Gpu, GpuError};
 use schema::table::{Column, Table};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -93,7 +93,7 @@ struct Row {
     power_mw: Answer<u32>,
     temperature_c: Answer<u32>,
     throttle: Answer<u64>,
-    violations: Answer<crate::world::nvml::Violations>,
+    violations: Answer<host::gpu::nvml::Violations>,
 }
 
 impl Row {

@@ -1,7 +1,7 @@
 //! Tests of the counters step against a stand-in profiler.
 
 use super::*;
-use crate::world::process::Ended;
+use host::process::Ended;
 use schema::progress::{Progress, Sites};
 use std::sync::Mutex;
 

@@ -1,7 +1,7 @@
 //! Every gate refuses: one planted fault a case, in a run that passes without it.
 
+use crate::runs::history;
 use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
-use crate::world::history;
 use pure::attempts::{Chain, Intent, MEASURED};
 use pure::gate::{Evidence, Facts, judge, verdict};
 use pure::notebook::{Entry, NewEntry, append, parse};

@@ -4,11 +4,11 @@
 
 use super::choose::{Denied, Machine};
 use super::hostenv;
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::container::Engine;
-use crate::world::process::{Child, find_program};
 use anyhow::{Context, Result};
+use host::container::Engine;
+use host::failure::fail;
+use host::paths::Paths;
+use host::process::{Child, find_program};
 use pure::docker_says::{Kind, refusal};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -155,7 +155,7 @@ impl Maker<'_> {
 
     fn say(&self, line: &str) {
         if !self.quiet {
-            crate::tell!("{line}");
+            host::tell!("{line}");
         }
     }
 }

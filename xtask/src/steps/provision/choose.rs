@@ -1,8 +1,8 @@
 //! What this machine offers, and the difference between what cannot be had and what is refused.
 
-use crate::failure::{code_of, fail};
-use crate::world::container::{Engine, EngineFacts, EngineState};
-use crate::world::process::own_environment;
+use host::container::{Engine, EngineFacts, EngineState};
+use host::failure::{code_of, fail};
+use host::process::own_environment;
 use pure::docker_says::{Kind, refusal};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};

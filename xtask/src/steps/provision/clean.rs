@@ -2,9 +2,9 @@
 
 use super::choose::Machine;
 use super::image::KEY_LABEL;
-use crate::paths::Paths;
-use crate::world::container::{EngineState, sweep};
 use anyhow::Result;
+use host::container::{EngineState, sweep};
+use host::paths::Paths;
 use std::time::Duration;
 
 /// Removes them and says what was removed. The local base stays: it is made on purpose, and by root.

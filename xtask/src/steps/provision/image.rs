@@ -12,15 +12,15 @@ use super::choose::{Denied, Machine};
 use super::patience::patiently;
 use super::toolkit::{cuda_of, no_older_toolkit, sanitizer_below, too_old, wheels};
 use super::{ProvisionOptions, Provisioned};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::container::{DockerRuntime, Engine, EngineFacts, GpuAccess, HARDENING, ImageId, failed, sweep};
-use crate::world::disk::{Disks, Place};
-use crate::world::process::Child;
-use crate::world::toolkit::Toolkit;
-use crate::world::wheels::Lock;
 use anyhow::Result;
 use find::Base;
+use host::container::{DockerRuntime, Engine, EngineFacts, GpuAccess, HARDENING, ImageId, failed, sweep};
+use host::failure::fail;
+use host::gpu::toolkit::Toolkit;
+use host::machine::disk::{Disks, Place};
+use host::paths::Paths;
+use host::process::Child;
+use host::wheels::Lock;
 use schema::environment::Container;
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ pub(super) fn provision(
         let bare = plain(engine, &base, user);
         let probed = probe::probe(paths, &bare, engine_facts, &base, &gpu_access, options.need_gpu)?;
         if !options.quiet {
-            crate::tell!("{}", probed.line());
+            host::tell!("{}", probed.line());
         }
         let plain = DockerRuntime { limits: probed.limits, ..bare };
         let facts = facts::of_base(paths, &plain, &base)?;
@@ -285,7 +285,7 @@ fn record(
 fn say_swept(options: &ProvisionOptions, swept: std::thread::Result<Result<Vec<String>>>) -> Result<()> {
     let swept = swept.map_err(|_| anyhow::anyhow!("sweeping old containers panicked"))??;
     if !options.quiet {
-        swept.iter().for_each(|name| crate::tell!("removed container {name}, which a killed run left"));
+        swept.iter().for_each(|name| host::tell!("removed container {name}, which a killed run left"));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Fetching and building with docker: shown as it goes, and tried again, a bounded number of times, where waiting may help.
 
-use crate::world::container::{Engine, refused};
-use crate::world::process::{Child, Ended, interrupted, interruption};
 use anyhow::Result;
+use host::container::{Engine, refused};
+use host::process::{Child, Ended, interrupted, interruption};
 use std::time::{Duration, Instant};
 
 /// Runs a client of docker; its end is the caller's to judge.
@@ -11,14 +11,14 @@ pub(super) fn patiently(engine: &Engine, quiet: bool, child: &Child) -> Result<E
     loop {
         let ended = child.run(&mut |line| {
             if !quiet {
-                crate::tell!("  {}", pure::text::plain(line));
+                host::tell!("  {}", pure::text::plain(line));
             }
         })?;
         let said = refused(&ended);
         match waits.next() {
             Some(wait) if ended.code != Some(0) && !ended.timed_out && said.kind.may_pass() => {
                 if !quiet {
-                    crate::tell!("{}; trying again in {} s", said.message("docker"), wait.as_secs());
+                    host::tell!("{}; trying again in {} s", said.message("docker"), wait.as_secs());
                 }
                 sleep(*wait)?;
             }

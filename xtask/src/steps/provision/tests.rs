@@ -1,8 +1,8 @@
 //! The choices, on machines made up for them. docker and nvcc are stand-ins; wheels are small zips that are really unpacked.
 
 use super::*;
-use crate::failure::{code_of, remedy_of};
-use crate::world::container::{Engine, EngineFacts, EngineState};
+use host::container::{Engine, EngineFacts, EngineState};
+use host::failure::{code_of, remedy_of};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 

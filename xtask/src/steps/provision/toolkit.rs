@@ -2,13 +2,13 @@
 
 use super::choose::{Denied, Machine};
 use super::{ProvisionOptions, Provisioned, hostenv};
-use crate::failure::fail;
-use crate::paths::Paths;
-use crate::world::container::{HostRuntime, InsideRuntime, Runtime};
-use crate::world::process::{Child, find_program};
-use crate::world::toolkit::Toolkit;
-use crate::world::wheels::{FetchError, Fetcher, Lock, Unpacker, is_installed};
 use anyhow::Result;
+use host::container::{HostRuntime, InsideRuntime, Runtime};
+use host::failure::fail;
+use host::gpu::toolkit::Toolkit;
+use host::paths::Paths;
+use host::process::{Child, find_program};
+use host::wheels::{FetchError, Fetcher, Lock, Unpacker, is_installed};
 pub(super) use pure::nvcc::cuda_of;
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ pub(super) fn wheels(
         FetchError::Refused(error) => Denied::Refused(error),
     })?;
     if !options.quiet {
-        crate::tell!("unpacking {} wheels into {}", files.len(), dir.display());
+        host::tell!("unpacking {} wheels into {}", files.len(), dir.display());
     }
     Unpacker { env }.unpack(lock, &files, &dir)?;
     Ok((dir, false))

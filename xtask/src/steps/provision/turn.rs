@@ -1,7 +1,7 @@
 //! One provision at a time in a checkout: two would unpack into the same folder.
 
-use crate::world::process::{interrupted, interruption};
 use anyhow::Result;
+use host::process::{interrupted, interruption};
 use rustix::fs::{FlockOperation, flock};
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) fn take(state: &Path, quiet: bool) -> Result<Turn> {
             return Err(interruption(signal, "provision"));
         }
         if !said {
-            crate::tell!("another provision of this checkout is at work; waiting for it");
+            host::tell!("another provision of this checkout is at work; waiting for it");
             said = true;
         }
         std::thread::sleep(Duration::from_millis(100));

@@ -1,9 +1,9 @@
 //! Whether a run directory holds every cell of its plan, whole and unchanged.
 
 use super::RESUME;
-use crate::failure::{does_not_hold, fail};
-use crate::world::files::{digest_plain, exists, read_plain};
 use anyhow::{Context, Result, ensure};
+use host::failure::{does_not_hold, fail};
+use host::files::{digest_plain, exists, read_plain};
 use schema::cell::{CellRecord, DeviceFacts};
 use schema::plan::{Cell, Plan};
 use schema::{Digest, ExitCode, check_format};

@@ -1,6 +1,6 @@
 //! What the harness says while it runs: shown, passed to telemetry, and timed so that a hang is noticed.
 
-use crate::world::ui::{Ui, spoken};
+use host::ui::{Ui, spoken};
 use pure::progress::parse;
 use schema::cell::DeviceFacts;
 use schema::progress::Progress;

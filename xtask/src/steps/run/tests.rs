@@ -1,7 +1,7 @@
 //! Tests of the run step against a stand-in harness.
 
 use super::*;
-use crate::failure::code_of;
+use host::failure::code_of;
 use schema::build::Cubin;
 use schema::cell::{CellFacts, CellFile, LaunchConfig};
 use schema::plan::{Cell, Slots};
@@ -310,7 +310,7 @@ fn a_harness_that_opened_another_gpu_is_refused() {
     let (mut place, mut fake) = (Place::new(), Fake::new());
     place.program.device = format!("cuda:{UUID}");
     place.refused(&fake, ExitCode::Measurement, "opened another GPU: 0123456789abcdef");
-    fake.device.id = crate::world::nvml::device_id(UUID);
+    fake.device.id = host::gpu::nvml::device_id(UUID);
     let said = place.run(&fake, &mut |_| {}).map_err(|error| error.to_string());
     assert!(!said.is_err_and(|said| said.contains("another GPU")), "its own GPU is not another");
 }

@@ -4,9 +4,9 @@
 
 use super::tool::Identity;
 use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
-use crate::failure::does_not_hold;
-use crate::world::files::read_plain;
 use anyhow::{Context, Result, bail, ensure};
+use host::failure::does_not_hold;
+use host::files::read_plain;
 use pure::sanitizer::faults;
 use schema::sanitize::{SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT, check_format, check_format_up_to};

@@ -1,11 +1,11 @@
 //! Which compute-sanitizer this is, and whether it can work at all. Asked where it will run, not where we are.
 
 use super::{SHORT_DEADLINE, ending, path};
-use crate::failure::fail;
-use crate::world::container::{Runtime, Task};
-use crate::world::process::Ended;
-use crate::world::toolkit::Toolkit;
 use anyhow::{Context, Result};
+use host::container::{Runtime, Task};
+use host::failure::fail;
+use host::gpu::toolkit::Toolkit;
+use host::process::Ended;
 use pure::surroundings::harmful;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Tests of sealing.
 
 use super::*;
-use crate::failure::code_of;
 use crate::trial::{Trial, copy, shared};
+use host::failure::code_of;
 
 fn inputs(manifest: &Manifest, dir: &Path) -> SealInputs {
     let predicate = manifest.predicate.clone();

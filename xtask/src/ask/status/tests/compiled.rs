@@ -3,11 +3,11 @@
 
 use super::{check_all, check_stale, of_phase, publish_run};
 use crate::ask::status::{Report, TreeSass, status};
-use crate::paths::Paths;
-use crate::session::build_context;
+use crate::path::session::build_context;
 use crate::steps::build::kernels;
 use crate::steps::provision::{ProvisionOptions, Provisioned, RuntimeChoice, provision};
 use crate::trial::{OnDisk, Trial};
+use host::paths::Paths;
 use pure::measured::measured_sass;
 use pure::standing::State;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What a report says, word for word and count for count: kinds, details, counts and the last line.
 
 use super::*;
-use crate::world::layout::SUMS_DETACHED;
+use crate::runs::layout::SUMS_DETACHED;
 
 /// The trial with a change in its manifest, written as Assay writes it.
 fn with_manifest(change: impl FnOnce(&mut Manifest)) -> Report {

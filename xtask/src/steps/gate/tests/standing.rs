@@ -1,7 +1,7 @@
 //! The registration gate by the notebook of the measured commit: closed work, required decisions, missing provenance.
 
+use crate::runs::history;
 use crate::trial::{Trial, evidence};
-use crate::world::history;
 use pure::gate::judge;
 use pure::notebook::table::Work;
 use pure::notebook::{Draft, NewEntry, Notebook, append, closed, decision, missing, parse};

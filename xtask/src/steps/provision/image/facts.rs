@@ -1,13 +1,13 @@
 //! What a base has: asked once in a container of it, then remembered by its id.
 
 use super::find::Base;
-use crate::paths::Paths;
 use crate::steps::provision::choose::{Denied, Machine};
 use crate::steps::provision::hostenv;
 use crate::steps::provision::toolkit::release_line;
-use crate::world::container::{DockerRuntime, Runtime, Task, last};
-use crate::world::process::Child;
 use anyhow::Result;
+use host::container::{DockerRuntime, Runtime, Task, last};
+use host::paths::Paths;
+use host::process::Child;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! Which base image: the one asked for, else the pinned one, else a local one, else the pinned one pulled.
 
-use crate::failure::fail;
-use crate::paths::Paths;
 use crate::steps::provision::choose::Denied;
 use crate::steps::provision::patience::patiently;
 use crate::steps::provision::toolkit::too_old;
 use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
-use crate::world::container::{Engine, ImageId, RegistryDigest, failed, refused};
-use crate::world::process::{Child, Ended};
 use anyhow::Result;
+use host::container::{Engine, ImageId, RegistryDigest, failed, refused};
+use host::failure::fail;
+use host::paths::Paths;
+use host::process::{Child, Ended};
 use pure::docker_says::Kind;
 use schema::ExitCode;
 use serde::Deserialize;
@@ -148,7 +148,7 @@ fn pulled(options: &ProvisionOptions, engine: &Engine, pinned: &PinnedBase) -> R
     }
     let reference = pinned.reference();
     if !options.quiet {
-        crate::tell!("pulling {reference}");
+        host::tell!("pulling {reference}");
     }
     let child = Child {
         program: engine.docker.clone(),
@@ -191,7 +191,7 @@ fn no_such_base(name: &str, lock: &BaseLock) -> Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::code_of;
+    use host::failure::code_of;
 
     #[test]
     fn the_lock_of_this_tree_pins_by_digest() {

@@ -4,13 +4,13 @@
 //! Without a GPU in question the answer is remembered for this boot, engine, base and user.
 
 use super::find::Base;
-use crate::failure::{fail, remedy_of};
-use crate::paths::Paths;
 use crate::steps::provision::choose::Denied;
-use crate::world::container::{DockerRuntime, EngineFacts, GpuAccess, HARDENING, LIMITS, Runtime, Task};
-use crate::world::files::write_whole;
-use crate::world::process::Ended;
 use anyhow::{Context, Result};
+use host::container::{DockerRuntime, EngineFacts, GpuAccess, HARDENING, LIMITS, Runtime, Task};
+use host::failure::{fail, remedy_of};
+use host::files::write_whole;
+use host::paths::Paths;
+use host::process::Ended;
 use pure::docker_says::{Kind, refusal};
 use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,470 @@
+//! Facts of this repository, through the git program: no user configuration, no hooks, no network, a deadline.
+//!
+//! It only reads. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
+//! the root, which commands append to or render.
+
+mod blobs;
+
+use super::files;
+use super::process::{Child, Ended, find_program, own_environment};
+use crate::failure::fail;
+use anyhow::{Context, Result, ensure};
+use blobs::Blobs;
+use pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
+use schema::{Digest, ExitCode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A repository's work tree.
+#[derive(Clone, Debug)]
+pub struct Git {
+    root: PathBuf,
+}
+
+/// A file, link or submodule of a folder as of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeEntry {
+    /// Its mode as git writes it: `100644` and `100755` are plain files.
+    pub mode: String,
+    /// Its bytes; none for what is no file.
+    pub bytes: u64,
+    /// Its name below the folder.
+    pub name: String,
+}
+
+/// The state of the source at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceState {
+    /// The commit checked out, 40 hex digits.
+    pub commit: String,
+    /// Digest over the tracked source files as they lie on disk.
+    pub digest: Digest,
+    /// Whether every source file holds the committed bytes, and none is untracked.
+    pub clean: bool,
+    /// The source files that differ or are untracked, sorted.
+    pub dirty: Vec<String>,
+}
+
+impl Git {
+    /// The repository whose work tree has its root exactly at `root`; absent when there is none, or no git program.
+    ///
+    /// # Errors
+    /// When there is one and git does not answer for it: that is no absence.
+    pub fn at(root: &Path) -> Result<Option<Self>> {
+        let git = Self { root: root.to_owned() };
+        if !files::exists(&root.join(".git")) || find_program(Path::new("git"), &search()).is_none() {
+            return Ok(None);
+        }
+        let top = git.text(&["rev-parse", "--show-toplevel"])?;
+        ensure!(!top.trim_end().is_empty(), git.failed("rev-parse", "it said nothing"));
+        Ok((fs_err::canonicalize(top.trim_end())? == fs_err::canonicalize(root)?).then_some(git))
+    }
+
+    /// The commit checked out.
+    ///
+    /// # Errors
+    /// When there is no commit yet.
+    pub fn head(&self) -> Result<String> {
+        Ok(self.text(&["rev-parse", "--verify", "HEAD^{commit}"])?.trim().to_owned())
+    }
+
+    /// Whether history is cut off somewhere, so that "not known" and "no ancestor" mean nothing.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn is_shallow(&self) -> Result<bool> {
+        Ok(self.text(&["rev-parse", "--is-shallow-repository"])?.trim() == "true")
+    }
+
+    /// Whether history is cut off right at this commit, so that all it holds seems to have come with it.
+    ///
+    /// # Errors
+    /// When git fails, or the list of such commits cannot be read.
+    pub fn is_cut_at(&self, commit: &str) -> Result<bool> {
+        let file = self.root.join(self.text(&["rev-parse", "--git-path", "shallow"])?.trim_end());
+        Ok(files::exists(&file) && files::read_text(&file)?.lines().any(|line| line == commit))
+    }
+
+    /// Whether the repository holds this commit.
+    ///
+    /// # Errors
+    /// When git cannot be run.
+    pub fn knows(&self, commit: &str) -> Result<bool> {
+        ensure!(is_commit_id(commit), "{commit:?} is not a commit id of 40 hex digits");
+        Ok(self.run(&["cat-file", "-e", &format!("{commit}^{{commit}}")])?.code == Some(0))
+    }
+
+    /// Whether `ancestor` is `descendant` or one of its ancestors.
+    ///
+    /// # Errors
+    /// When git cannot be run or does not know a commit.
+    pub fn is_ancestor(&self, ancestor: &str, descendant: &str) -> Result<bool> {
+        let ended = self.run(&["merge-base", "--is-ancestor", ancestor, descendant])?;
+        match ended.code {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(self.failed("merge-base", &ended.stderr)),
+        }
+    }
+
+    /// The commits reachable from `commit` that changed `path`, children before parents.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn commits_touching(&self, commit: &str, path: &str) -> Result<Vec<String>> {
+        let text = self.text(&["log", "--topo-order", "--format=%H", commit, "--", path])?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// A text file as of a commit; absent when the commit has no such file.
+    ///
+    /// # Errors
+    /// When git cannot be run, or cannot read a file that the commit has.
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        let ended = self.run(&["cat-file", "blob", &format!("{commit}:{path}")])?;
+        if ended.code == Some(0) {
+            return Ok(Some(ended.stdout));
+        }
+        let listed = self.text(&["ls-tree", "-z", "--full-tree", commit, "--", path])?;
+        if listed.is_empty() { Ok(None) } else { Err(self.failed("cat-file", &ended.stderr)) }
+    }
+
+    /// What a folder holds as of a commit, to all depths; absent when the commit has no such folder.
+    ///
+    /// # Errors
+    /// When git cannot be run, or lists more than is kept of what it prints.
+    pub fn folder_at(&self, commit: &str, folder: &str) -> Result<Option<Vec<TreeEntry>>> {
+        let tree = format!("{commit}:{folder}");
+        let kind = self.run(&["cat-file", "-t", &tree])?;
+        if kind.code != Some(0) || kind.stdout.trim() != "tree" {
+            return Ok(None);
+        }
+        let text = self.text(&["ls-tree", "-r", "-z", "-l", &tree])?;
+        let lines = text.split('\0').filter(|line| !line.is_empty());
+        lines
+            .map(|line| tree_entry(line).with_context(|| format!("git lists {line:?}")))
+            .collect::<Result<_>>()
+            .map(Some)
+    }
+
+    /// Writes a folder as of a commit into a tar archive, by names below that folder.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn archive(&self, commit: &str, folder: &str, to: &Path) -> Result<()> {
+        let to = to.to_str().context("the archive's path is not UTF-8")?;
+        self.text(&["archive", "--format=tar", "-o", to, &format!("{commit}:{folder}")]).map(drop)
+    }
+
+    /// The files that git tracks once everything below `folders` is added, as far as they are there, with their bytes.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn tree_with(&self, folders: &[&str]) -> Result<BTreeMap<String, u64>> {
+        let mut listed = self.text(&["ls-files", "-z", "--cached"])?;
+        let mut others = vec!["ls-files", "-z", "--others", "--exclude-standard", "--"];
+        others.extend(folders);
+        listed += &self.text(&others)?;
+        let there = |name: &str| Some((name.to_owned(), fs_err::symlink_metadata(self.root.join(name)).ok()?.len()));
+        Ok(listed.split('\0').filter(|name| !name.is_empty()).filter_map(there).collect())
+    }
+
+    /// Digest over the source files as a commit holds them: that of a checkout in which no byte differs from it. What git was told
+    /// not to look at differs all the same, and so does what a filter of git's wrote in a file's place.
+    ///
+    /// # Errors
+    /// When git cannot be run, does not know the commit, or lacks a file of it.
+    pub fn source_digest_of(&self, commit: &str) -> Result<Digest> {
+        let text = self.text(&["ls-tree", "-r", "-z", "--full-tree", commit])?;
+        let mut entries = BTreeMap::new();
+        for entry in text.split('\0').filter(|entry| !entry.is_empty()) {
+            let (facts, name) = entry.split_once('\t').context("git ls-tree said something else")?;
+            let facts: Vec<&str> = facts.split(' ').collect();
+            ensure!(facts.len() == 3, "git ls-tree said something else: {entry:?}");
+            if is_source(name) {
+                entries.insert(name, (facts[0], facts[2]));
+            }
+        }
+        let is_blob = |mode: &str| mode != "160000";
+        let ids: Vec<&str> = entries.values().filter(|(mode, _)| is_blob(mode)).map(|(_, id)| *id).collect();
+        let mut contents = self.blobs(&ids)?.into_iter();
+        let mut listing = String::new();
+        for (name, (mode, _)) in entries {
+            let content = if is_blob(mode) { contents.next() } else { None };
+            let _ = writeln!(listing, "{}  {name}", on_disk(mode, content.as_deref()));
+        }
+        Ok(Digest::of(listing))
+    }
+
+    /// Every version with which a file below `folder` came into history, on any line of it, with the commit that brought it.
+    ///
+    /// # Errors
+    /// When git cannot be run, or lacks a version.
+    pub fn additions_below(&self, folder: &str) -> Result<Vec<Addition>> {
+        let format = "--format=commit %H";
+        // Of merges, what is in none of their parents.
+        let args =
+            ["log", "-c", "--full-history", "--no-renames", "--raw", "--no-abbrev", format, "HEAD", "--", folder];
+        let text = self.text(&args)?;
+        let (mut commit, mut found) = ("", BTreeMap::new());
+        for line in text.lines() {
+            if let Some(id) = line.strip_prefix("commit ") {
+                commit = id;
+            }
+            let Some((facts, name)) = line.split_once('\t').filter(|_| line.starts_with(':')) else { continue };
+            // As many colons as parents; modes of each and of itself, then as many ids, then a letter for each parent.
+            let parents = facts.bytes().take_while(|byte| *byte == b':').count();
+            let words: Vec<&str> = facts[parents..].split(' ').collect();
+            let (id, status) = (words.get(2 * parents + 1), words.last());
+            if let (Some(id), true) = (id, status.is_some_and(|status| status.bytes().all(|letter| letter == b'A'))) {
+                found.insert((name.to_owned(), (*id).to_owned()), commit.to_owned());
+            }
+        }
+        let ids: Vec<&str> = found.keys().map(|(_, id)| id.as_str()).collect();
+        let digests = self.blobs(&ids)?.into_iter().map(Digest::of);
+        let addition = |(((name, _), commit), digest): ((&(String, String), &String), Digest)| Addition {
+            name: name.clone(),
+            commit: commit.clone(),
+            digest,
+        };
+        Ok(found.iter().zip(digests).map(addition).collect())
+    }
+
+    /// The contents of blobs, in the order given.
+    fn blobs(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>> {
+        let mut blobs = Blobs::default();
+        let wanted: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let ended = self.child(&["cat-file", "--batch"]).run_on_bytes(wanted.as_bytes(), &mut |bytes| blobs.add(bytes));
+        let ended = ended.context("failed to run git")?;
+        ensure!(ended.code == Some(0), self.failed("cat-file", &ended.stderr));
+        blobs.all(ids.len())
+    }
+
+    /// The files below these paths that differ between a commit and the work tree.
+    ///
+    /// # Errors
+    /// When git cannot be run or does not know the commit.
+    pub fn changed_since(&self, commit: &str, paths: &[&str]) -> Result<Vec<String>> {
+        let mut args = vec!["diff", "--name-only", "--no-renames", "-z", commit, "--"];
+        args.extend(paths);
+        let text = self.text(&args)?;
+        Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Commit, digest and cleanliness of the source as it lies on disk.
+    ///
+    /// # Errors
+    /// When git fails or a tracked file cannot be read.
+    pub fn source_state(&self) -> Result<SourceState> {
+        let commit = self.head()?;
+        let dirty = self.dirty()?;
+        Ok(SourceState { commit, digest: self.source_digest()?, clean: dirty.is_empty(), dirty })
+    }
+
+    /// The first tracked source file in whose place Git LFS left a pointer, because it has not fetched it.
+    ///
+    /// # Errors
+    /// When git fails or a file cannot be read.
+    pub fn first_pointer(&self) -> Result<Option<String>> {
+        let text = self.text(&["ls-files", "-z", "--cached"])?;
+        for name in text.split('\0').filter(|name| !name.is_empty() && is_source(name)) {
+            let path = self.root.join(name);
+            let small = fs_err::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MOST_POINTER_BYTES);
+            if small && lfs_pointer(&files::read_plain(&path)?).is_some() {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What differs from the commit. `git status` alone believes marks in the index (assume-unchanged, skip-worktree), compares
+    /// what its filters make of a file, and leaves out what this clone alone excludes; so bytes and names are compared too.
+    fn dirty(&self) -> Result<Vec<String>> {
+        const STATUS: [&str; 5] =
+            ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none"];
+        let status = self.text(&[&STATUS[..], &["--no-renames"]].concat())?;
+        let mut dirty: BTreeSet<String> =
+            status.split('\0').filter_map(|entry| entry.get(3..)).map(str::to_owned).collect();
+        let others = self.text(&["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"])?;
+        dirty.extend(others.split('\0').filter(|name| !name.is_empty()).map(str::to_owned));
+        dirty.retain(|name| is_source(name));
+        dirty.extend(self.altered()?);
+        Ok(dirty.into_iter().collect())
+    }
+
+    /// The source files of the commit whose bytes on disk are others, or that are no plain files there.
+    fn altered(&self) -> Result<Vec<String>> {
+        let tree = self.text(&["ls-tree", "-r", "-z", "--full-tree", "HEAD"])?;
+        // `<mode> <type> <id>\t<name>`
+        let entry = |entry: &str| {
+            let (about, name) = entry.split_once('\t')?;
+            let mut about = about.split(' ');
+            let (mode, id) = (about.next()?.to_owned(), about.nth(1)?.to_owned());
+            is_source(name).then(|| (name.to_owned(), (mode, id)))
+        };
+        let committed: BTreeMap<String, (String, String)> = tree.split('\0').filter_map(entry).collect();
+        let is_plain = |name: &String| fs_err::symlink_metadata(self.root.join(name)).is_ok_and(|m| m.is_file());
+        let names: Vec<&String> = committed
+            .iter()
+            .filter(|(name, (mode, _))| mode.starts_with("100") && is_plain(name))
+            .map(|e| e.0)
+            .collect();
+        let mut found: BTreeMap<&str, String> = BTreeMap::new();
+        for some in names.chunks(MOST_NAMES) {
+            let mut args = vec!["hash-object", "--no-filters", "--"];
+            args.extend(some.iter().map(|name| name.as_str()));
+            let ids = self.text(&args)?;
+            found.extend(some.iter().map(|name| name.as_str()).zip(ids.lines().map(str::to_owned)));
+        }
+        // Links and submodules are as `git status` says.
+        let altered = committed
+            .iter()
+            .filter(|(name, (mode, id))| mode.starts_with("100") && found.get(name.as_str()) != Some(id));
+        Ok(altered.map(|(name, _)| name.clone()).collect())
+    }
+
+    fn source_digest(&self) -> Result<Digest> {
+        let text = self.text(&["ls-files", "-z", "--cached"])?;
+        let mut names: Vec<&str> = text.split('\0').filter(|name| !name.is_empty() && is_source(name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let paths: Vec<PathBuf> = names.iter().map(|name| self.root.join(name)).collect();
+        let mut listing = String::new();
+        for ((name, path), digest) in names.iter().zip(&paths).zip(files::digest_all(&paths)) {
+            // A tracked symlink counts by its target; a tracked file that is gone counts as gone.
+            let digest = match digest {
+                Ok((digest, _)) => digest.to_string(),
+                Err(_) => match fs_err::read_link(path) {
+                    Ok(target) => format!("link {}", target.display()),
+                    Err(_) => "absent".to_owned(),
+                },
+            };
+            let _ = writeln!(listing, "{digest}  {name}");
+        }
+        Ok(Digest::of(listing))
+    }
+
+    /// What git prints in `root`, whatever lies there.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn ask(root: &Path, args: &[&str]) -> Result<String> {
+        Self { root: root.to_owned() }.text(args)
+    }
+
+    fn text(&self, args: &[&str]) -> Result<String> {
+        let ended = self.run(args)?;
+        if ended.code == Some(0) { Ok(ended.stdout) } else { Err(self.failed(args[0], &ended.stderr)) }
+    }
+
+    /// A git that fails is this machine's fault, and says nothing of what it was asked.
+    fn failed(&self, what: &str, said: &str) -> anyhow::Error {
+        let root = self.root.display();
+        let message = format!("git {what} failed in {root}: {}", said.trim());
+        fail(ExitCode::Environment, message, format!("git -C {root} status; git -C {root} fsck"))
+    }
+
+    fn run(&self, args: &[&str]) -> Result<Ended> {
+        let ended = self.child(args).run(&mut |_| {}).context("failed to run git")?;
+        match ended.code {
+            _ if ended.timed_out => Err(self.failed(args[0], "no answer within a minute")),
+            None => Err(self.failed(args[0], "it was killed")),
+            Some(_) => Ok(ended),
+        }
+    }
+
+    fn child(&self, args: &[&str]) -> Child {
+        // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
+        let safe = format!("safe.directory={}", self.root.display());
+        // What a repository's own configuration could have git start, add to its answers or take for history is off.
+        let fixed = [
+            safe.as_str(),
+            "core.fsmonitor=false",
+            "core.hooksPath=/dev/null",
+            "core.quotePath=false",
+            "core.commitGraph=false",
+            "log.showSignature=false",
+            "log.follow=false",
+        ];
+        let fixed = fixed.into_iter().flat_map(|set| ["-c", set]);
+        Child {
+            program: "git".into(),
+            args: fixed.chain(args.iter().copied()).map(str::to_owned).collect(),
+            env: stated_environment(),
+            dir: self.root.clone(),
+            deadline: Duration::from_secs(60),
+            hold_stdin: false,
+        }
+    }
+}
+
+/// So many names go on one command line.
+const MOST_NAMES: usize = 500;
+
+/// A file as it came into history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// Its path below the root.
+    pub name: String,
+    /// The commit that brought it.
+    pub commit: String,
+    /// Digest of its bytes.
+    pub digest: Digest,
+}
+
+/// What `source_digest` says of a file that was checked out from this content. Absent content is another repository's commit.
+fn on_disk(mode: &str, content: Option<&[u8]>) -> String {
+    let Some(content) = content else { return "absent".to_owned() };
+    if mode == "120000" {
+        return format!("link {}", String::from_utf8_lossy(content));
+    }
+    Digest::of(content).to_string()
+}
+
+/// Whether a tracked file counts as source.
+#[must_use]
+pub fn is_source(name: &str) -> bool {
+    let prose = name.ends_with(".md") && (!name.contains('/') || name.starts_with("docs/"));
+    !(prose || name.starts_with("manifests/") || name.starts_with("results/"))
+}
+
+/// `MODE TYPE OBJECT SIZE<tab>NAME`; what has no bytes of its own has the size `-`.
+fn tree_entry(line: &str) -> Option<TreeEntry> {
+    let (facts, name) = line.split_once('\t')?;
+    let mut facts = facts.split_ascii_whitespace();
+    let (mode, bytes) = (facts.next()?.to_owned(), facts.nth(2)?);
+    let bytes = if bytes == "-" { 0 } else { bytes.parse().ok()? };
+    Some(TreeEntry { mode, bytes, name: name.to_owned() })
+}
+
+/// Whether a text is a commit's whole id, 40 hex digits.
+pub fn is_commit_id(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+fn stated_environment() -> Vec<(String, String)> {
+    let fixed = [
+        ("LC_ALL", "C"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_OPTIONAL_LOCKS", "0"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ("GIT_GRAFT_FILE", "/dev/null"),
+        // Nothing is fetched: older programs know the second alone.
+        ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
+    ];
+    let fixed = fixed.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    fixed.chain([("PATH".to_owned(), search())]).collect()
+}
+
+fn search() -> String {
+    let path = own_environment().into_iter().find(|(key, _)| key == "PATH");
+    path.map_or_else(|| "/usr/bin:/bin".to_owned(), |(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! The GPUs of this machine and what drives them: driver, NVML, toolkit and profiler. No context is made here.
+
+pub mod cuda;
+pub mod driver;
+pub mod nvml;
+pub mod profiler;
+pub mod toolkit;
+pub mod turn;

@@ -1,0 +1,25 @@
+//! All that can fail outside of us, each behind a small door: processes, containers, GPUs, git, files.
+//!
+//! Nothing here knows what an experiment or a run is; `paths` alone knows what lies where in a checkout.
+
+/// Says a line on stderr. Where nobody can hear it, such as after a hang-up, work goes on all the same.
+#[macro_export]
+macro_rules! tell {
+    ($($what:tt)*) => {
+        $crate::ui::tell(::std::format_args!($($what)*))
+    };
+}
+
+pub mod failure;
+pub mod paths;
+pub mod ui;
+
+pub mod cache;
+pub mod files;
+pub mod process;
+
+pub mod container;
+pub mod git;
+pub mod gpu;
+pub mod machine;
+pub mod wheels;

@@ -1,0 +1,86 @@
+//! `list` and `reproduce --dry-run`: what there is to run, and what it would take.
+
+use super::{Context, Done};
+use crate::cli::flags;
+use crate::path::device::{Device, choose};
+use crate::path::freeze::{experiments, freeze, plan_file};
+use crate::path::permit::permit;
+use anyhow::Result;
+use pure::notebook::parse;
+use schema::claim::ClaimFile;
+use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
+use schema::plan::{Plan, ProfileName, Slots};
+use serde_json::json;
+
+/// Slots of the emulated device.
+const EMULATED: Slots = Slots { sms: 2, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 };
+/// Slots to estimate with before a GPU was opened: those of an H200.
+const TYPICAL: Slots = Slots { sms: 132, calibrate_per_sm: 5, drain_per_sm: 5, yield_per_sm: 5 };
+/// Seconds of the steps before the first measurement, on two cores, when nothing is cached: provision, build, sanitize.
+const FIRST_STEPS_S: [(&str, f64); 3] = [("provision", 60.0), ("build", 180.0), ("sanitize", 60.0)];
+/// Disk of toolkit, build and container image, in GB.
+const DISK_GB: f64 = 3.0;
+
+/// `list`.
+///
+/// # Errors
+/// Exit 10 for a malformed plan or claim file.
+pub fn list(ctx: &Context<'_>) -> Result<Done> {
+    let (mut objects, mut lines) = (Vec::new(), Vec::new());
+    for name in experiments(ctx.paths)? {
+        let file = plan_file(ctx.paths, &name)?;
+        lines.push(format!("{name}: {}", file.title));
+        let mut profiles = Vec::new();
+        for profile in file.profile.keys() {
+            let frozen = freeze(ctx.paths, &name, *profile, &[])?;
+            let cells = frozen.plan.cells(&TYPICAL);
+            lines.push(format!("  profile {}: {} cells", word(*profile), cells.len()));
+            let phases: Vec<&str> = frozen.plan.phases.iter().map(|phase| phase.name()).collect();
+            profiles.push(json!({"name": word(*profile), "phases": phases, "cells": cells.len()}));
+        }
+        let text = fs_err::read_to_string(ctx.paths.experiment(&name).join("claims.toml"))?;
+        let claims: ClaimFile = toml::from_str(&text)?;
+        lines.extend(claims.claim.iter().map(|claim| format!("  claim {}: {}", claim.id, claim.statement)));
+        let ids: Vec<&String> = claims.claim.iter().map(|claim| &claim.id).collect();
+        objects.push(json!({"name": name, "title": file.title, "profiles": profiles, "claims": ids}));
+    }
+    Ok(Done::said(json!({"experiments": objects}), lines.join("\n")))
+}
+
+/// `reproduce --dry-run`.
+///
+/// # Errors
+/// Exit 10 for an invalid plan, 15 when the notebook does not let it run, 17 when a GPU is asked for and there is none.
+pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
+    let device = choose(&ask.device)?;
+    let default = if device.is_emulated() { ProfileName::Smoke } else { ProfileName::Full };
+    let profile = ask.profile.map_or(default, flags::ProfileChoice::name);
+    let frozen = freeze(ctx.paths, &ask.experiment, profile, &ask.phases)?;
+    let notebook = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?;
+    let frozen = permit(frozen, &notebook, &ask.reopen, &ask.changed)?;
+    let run_s = estimate_s(&frozen.plan, &device);
+    let mut steps: Vec<(&str, f64)> = FIRST_STEPS_S.to_vec();
+    if device.is_emulated() {
+        steps.retain(|(name, _)| *name != "sanitize");
+    }
+    steps.extend([("run", run_s), ("seal and gate", 10.0 + run_s * 0.1)]);
+    let total: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
+    let mut lines = vec![format!("{} {} on {} ({})", ask.experiment, word(profile), device.slug, device.why)];
+    lines.extend(
+        steps.iter().map(|(name, seconds)| format!("  {name:<14} about {seconds:>5.0} s when nothing is cached")),
+    );
+    lines.push(format!("  in all about {:.0} minutes and {DISK_GB:.0} GB; nothing was done", (total / 60.0).ceil()));
+    let objects: Vec<_> = steps.iter().map(|(name, seconds)| json!({"name": name, "seconds": seconds})).collect();
+    let object =
+        json!({"dry_run": true, "device": device.slug, "steps": objects, "seconds": total, "disk_gb": DISK_GB});
+    Ok(Done::said(object, lines.join("\n")))
+}
+
+fn estimate_s(plan: &Plan, device: &Device) -> f64 {
+    let (slots, tile_us) = if device.is_emulated() { (EMULATED, EMULATED_TILE_US) } else { (TYPICAL, GPU_TILE_US) };
+    plan.cells(&slots).iter().map(|cell| plan.estimate_s(&cell.work, &slots, tile_us)).sum()
+}
+
+fn word(profile: ProfileName) -> String {
+    format!("{profile:?}").to_lowercase()
+}

@@ -1,0 +1,241 @@
+//! What each command calls, and the one object it prints. The work is in `reproduce.rs`, `steps/` and `ask/`.
+
+pub mod flags;
+
+mod experiments;
+mod gpu;
+mod home;
+mod notebook;
+mod standing;
+mod write;
+
+use crate::path::reproduce;
+use crate::path::session::Session;
+use crate::repo::tidy;
+use crate::steps;
+use crate::steps::build::default_archs;
+use anyhow::Result;
+use host::paths::Paths;
+use host::ui::Ui;
+use schema::ExitCode;
+use serde_json::{Value, json};
+
+pub use experiments::list;
+pub use gpu::{clocks, probe};
+pub use home::{bundle, pack, unpack};
+pub use notebook::notebook;
+pub use standing::status;
+pub use write::publish;
+
+/// What a command works with.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The root's paths.
+    pub paths: &'a Paths,
+    /// Progress.
+    pub ui: &'a Ui,
+    /// Say only what went wrong.
+    pub quiet: bool,
+}
+
+/// How a command that did not fail ended.
+pub struct Done {
+    /// Its exit code.
+    pub code: ExitCode,
+    /// Its `--json` object.
+    pub json: Value,
+    /// What a person reads last; may be empty.
+    pub text: String,
+}
+
+impl Done {
+    /// Done, with nothing more to say.
+    pub fn silent() -> Self {
+        Self::said(json!({}), String::new())
+    }
+
+    fn said(json: Value, text: impl Into<String>) -> Self {
+        Self { code: ExitCode::Done, json, text: text.into() }
+    }
+}
+
+/// `reproduce`.
+///
+/// # Errors
+/// See [`reproduce::reproduce`].
+pub fn reproduce(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
+    if ask.dry_run {
+        return experiments::dry_run(ctx, ask);
+    }
+    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
+    let done = reproduce::reproduce(&mut session, ask)?;
+    let environment = fs_err::read(done.run_dir.join("environment.json"))?;
+    let environment: schema::environment::Environment = serde_json::from_slice(&environment)?;
+    let object = json!({
+        "run": done.run,
+        "experiment": ask.experiment,
+        "level": done.level(),
+        "levels": done.levels,
+        "device": environment.device.name,
+        "runtime": environment.runtime,
+        "clocks": environment.clocks.mode,
+        "steps": session.journal().json(),
+        "claims": done.verdict.claims,
+        "gates": done.verdict.gates,
+        "run_dir": done.run_dir,
+    });
+    Ok(Done::said(object, ""))
+}
+
+/// `doctor`.
+///
+/// # Errors
+/// None of its own; a finding is no error, but a block ends with exit 11.
+pub fn doctor(ctx: &Context<'_>, place: &flags::Where) -> Result<Done> {
+    use crate::ask::doctor::{DoctorOptions, doctor, is_fit, json, text};
+    let options = DoctorOptions { runtime: place.runtime, base: place.base.clone(), offline: place.offline };
+    let checks = doctor(ctx.paths, &options);
+    let code = if is_fit(&checks) { ExitCode::Done } else { ExitCode::Environment };
+    Ok(Done { code, json: json(&checks), text: text(&checks) })
+}
+
+/// `provision`.
+///
+/// # Errors
+/// Exit 11, as [`steps::provision::provision`] says.
+pub fn provision(ctx: &Context<'_>, ask: &flags::Provision) -> Result<Done> {
+    if ask.make_base {
+        let image = steps::provision::make_base(ctx.paths, false, ctx.quiet)?;
+        let text = format!("base {} is image {image}", steps::provision::LOCAL_BASE);
+        return Ok(Done::said(json!({"base": steps::provision::LOCAL_BASE, "image": image}), text));
+    }
+    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
+    let device = session.device("auto")?;
+    let provisioned = session.provision(&ask.place, &device)?;
+    Ok(Done::said(provisioned.json(), ""))
+}
+
+/// `build`.
+///
+/// # Errors
+/// Exit 12, as [`steps::build::build`] says.
+pub fn build(ctx: &Context<'_>, ask: &flags::BuildOnly) -> Result<Done> {
+    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
+    let (provisioned, built) = built(&mut session, &ask.build)?;
+    let mut text = format!("{} kernels built in {}", built.record.kernels.len(), built.dir.display());
+    let mut object = steps::build::to_json(&built.record);
+    if ask.twice {
+        let again = session.build_twice(&provisioned, &built, ask.build.place.offline)?;
+        let differ = again.iter().filter(|again| !again.deterministic);
+        let differ: Vec<String> =
+            differ.map(|again| format!("{} {} {}", again.file, again.arch, again.flavor)).collect();
+        let told =
+            if differ.is_empty() { "all the same".to_owned() } else { format!("not the same: {}", differ.join(", ")) };
+        text += &format!("; {} cubins built twice, {told}", again.len());
+        object["deterministic"] = serde_json::to_value(&again)?;
+    }
+    Ok(Done::said(object, text))
+}
+
+/// Provisions and builds what `ask` names.
+fn built(
+    session: &mut Session<'_>,
+    ask: &flags::Build,
+) -> Result<(steps::provision::Provisioned, steps::build::Built)> {
+    let device = session.device("auto")?;
+    let provisioned = session.provision(&ask.place, &device)?;
+    let archs = match (ask.archs.is_empty(), device.is_emulated()) {
+        (false, _) => ask.archs.clone(),
+        (true, false) => vec![device.arch.clone()],
+        (true, true) => default_archs(None),
+    };
+    let built = session.build_archs(&provisioned, archs, ask.place.offline)?;
+    Ok((provisioned, built))
+}
+
+/// `sanitize`.
+///
+/// # Errors
+/// Exit 13 for a finding, or a check that did not really happen.
+pub fn sanitize(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
+    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
+    let device = session.device(&ask.device)?;
+    let frozen = session.freeze(ask, &device)?;
+    let provisioned = session.provision(&ask.place, &device)?;
+    let built = session.build(&provisioned, &device, &[])?;
+    let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
+    let text = format!("{} verdicts, all as they must be", sanitized.verdicts.len());
+    Ok(Done::said(sanitized.json(), if sanitized.not_applicable.is_some() { String::new() } else { text }))
+}
+
+/// `run`: the path up to the sealed manifest.
+///
+/// # Errors
+/// Those of the steps.
+pub fn run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
+    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
+    let device = session.device(&ask.device)?;
+    let frozen = session.freeze(ask, &device)?;
+    let provisioned = session.provision(&ask.place, &device)?;
+    let built = session.build(&provisioned, &device, &[])?;
+    let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
+    let counted = session.counters(ask, &provisioned, &built, &frozen, &sanitized, &device)?;
+    let counted = counted.as_ref();
+    let found = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
+    let measured = session.measure(ask, found, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
+    let sealed = session.seal(measured)?;
+    let object = json!({
+        "run": sealed.manifest().predicate.run,
+        "manifest": sealed.digest(),
+        "run_dir": sealed.dir(),
+        "steps": session.journal().json(),
+    });
+    Ok(Done::said(object, format!("sealed {}", sealed.dir().display())))
+}
+
+/// `clean`.
+///
+/// # Errors
+/// When something cannot be removed.
+pub fn clean(ctx: &Context<'_>) -> Result<Done> {
+    let removed = steps::provision::clean(ctx.paths)?;
+    let text = format!("removed {}", if removed.is_empty() { "nothing".to_owned() } else { removed.join(", ") });
+    Ok(Done::said(json!({"removed": removed}), text))
+}
+
+/// `verify`.
+///
+/// # Errors
+/// Exit 2 for a target that names nothing; what does not hold is in the report, with exit 16.
+pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
+    if let Some(inventory) = &ask.inventory {
+        let report = crate::ask::inventory::verify(inventory, ask.root.as_deref())?;
+        return Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() });
+    }
+    let report = crate::ask::verify::verify_signed(ctx.paths, &ask.targets, ask.allowed_signers.as_deref())?;
+    Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
+}
+
+/// `compare`: exit 0 whatever the word, since a comparison was made.
+///
+/// # Errors
+/// See [`crate::ask::compare::compare`].
+pub fn compare(ctx: &Context<'_>, ask: &flags::Compare) -> Result<Done> {
+    let report = crate::ask::compare::compare(ctx.paths, &ask.a, &ask.b)?;
+    Ok(Done::said(serde_json::to_value(&report)?, report.to_string()))
+}
+
+/// `tidy`.
+///
+/// # Errors
+/// When git or a file cannot be read; findings end with exit 10.
+pub fn tidy(ctx: &Context<'_>, ask: &flags::Tidy) -> Result<Done> {
+    let written = if ask.write { crate::publish::render(ctx.paths)? } else { Vec::new() };
+    let findings = tidy::tidy(ctx.paths)?;
+    let lines = findings.iter().map(|found| format!("{}: {}", found.path, found.what));
+    let lines: Vec<String> = written.iter().map(|name| format!("{name}: written")).chain(lines).collect();
+    let object: Vec<Value> = findings.iter().map(|found| json!({"path": found.path, "what": found.what})).collect();
+    let code = if findings.is_empty() { ExitCode::Done } else { ExitCode::Config };
+    let lines = if findings.is_empty() { [lines, vec!["tidy".to_owned()]].concat() } else { lines };
+    Ok(Done { code, json: json!({"findings": object, "written": written}), text: lines.join("\n") })
+}

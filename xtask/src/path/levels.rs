@@ -1,0 +1,136 @@
+//! The levels of a reproduction: how far this machine confirmed what is published.
+
+use crate::runs::layout::Layout;
+use crate::runs::published::ids;
+use anyhow::Result;
+use host::failure::{code_of, remedy_of};
+use host::paths::Paths;
+use pure::measured::measured_sass;
+use pure::standing::compare;
+use schema::ExitCode;
+use schema::build::BuildRecord;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How far one level got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// `holds`, `fails`, `stale`, `not run` or `nothing published yet`.
+    pub state: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Level {
+    /// A level in this state.
+    pub fn new(state: &str, why: impl Into<String>) -> Self {
+        Self { state: state.to_owned(), why: why.into() }
+    }
+
+    fn holds(&self) -> bool {
+        self.state == "holds"
+    }
+}
+
+/// The four levels by name, L0 to L3.
+pub type Levels = BTreeMap<String, Level>;
+
+/// The highest level up to which all hold; `L0` when not even that one does.
+pub fn reached(levels: &Levels) -> String {
+    let held = levels.iter().take_while(|(_, level)| level.holds());
+    held.last().map_or_else(|| "L0".to_owned(), |(name, _)| name.clone())
+}
+
+/// What the published runs were built from.
+#[derive(Clone, Debug, Default)]
+pub struct PublishedBuilds {
+    /// Each run's record of what was built.
+    pub records: Vec<(String, BuildRecord)>,
+    /// Why the records of the other runs cannot be read here: their events left the tree, and there is no history.
+    pub out_of_reach: Vec<String>,
+}
+
+/// Architectures of what is published, and each run's record of what was built.
+///
+/// # Errors
+/// When a published record cannot be read.
+pub fn published_builds(paths: &Paths) -> Result<PublishedBuilds> {
+    let mut builds = PublishedBuilds::default();
+    for run in ids(paths)? {
+        match Layout::published(paths, run.clone()).read("build/resources.json") {
+            Ok(None) => {}
+            Ok(Some(bytes)) => builds.records.push((run, serde_json::from_slice(&bytes)?)),
+            Err(error) if code_of(&error) == ExitCode::Environment => {
+                builds.out_of_reach.push(format!("{error:#}: {}", remedy_of(&error).unwrap_or_default()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(builds)
+}
+
+/// L1: whether this tree builds the SASS that was published.
+pub fn rebuilt(published: &PublishedBuilds, built: &BuildRecord) -> Level {
+    if published.records.is_empty() && published.out_of_reach.is_empty() {
+        return Level::new("nothing published yet", "no published run names any kernel");
+    }
+    let (mut equal, mut changed) = (0, Vec::new());
+    for (run, record) in &published.records {
+        let archs: BTreeSet<&String> = record.kernels.iter().map(|kernel| &kernel.arch).collect();
+        for arch in archs {
+            let measured = measured_sass(record, arch);
+            let differ = compare(&measured, &measured_sass(built, arch));
+            equal += measured.len() - differ.len();
+            changed.extend(differ.into_iter().map(|kernel| format!("{} of {run}", kernel.symbol)));
+        }
+    }
+    if changed.is_empty() && !published.out_of_reach.is_empty() {
+        return Level::new("not run", published.out_of_reach.join("; "));
+    }
+    if changed.is_empty() {
+        return Level::new("holds", format!("{equal} published kernels rebuild to the same SASS"));
+    }
+    changed.dedup();
+    Level::new("stale", format!("this tree builds other SASS for {}", changed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(states: [&str; 4]) -> Levels {
+        states.iter().enumerate().map(|(i, state)| (format!("L{i}"), Level::new(state, ""))).collect()
+    }
+
+    #[test]
+    fn kernels_that_rebuild_hold_and_others_are_named() {
+        let published = crate::trial::shared().0.build.clone();
+        let mut runs = PublishedBuilds::default();
+        assert_eq!(rebuilt(&runs, &published).state, "nothing published yet");
+        runs.records.push(("r".to_owned(), published.clone()));
+        let same = rebuilt(&runs, &published);
+        assert_eq!((same.state.as_str(), same.why.as_str()), ("holds", "5 published kernels rebuild to the same SASS"));
+        let far = PublishedBuilds { out_of_reach: vec!["s: git fetch --unshallow".to_owned()], ..runs.clone() };
+        assert_eq!(rebuilt(&far, &published), Level::new("not run", "s: git fetch --unshallow"));
+        let mut other = published;
+        other.kernels[0].sass_digest = schema::Digest::of("changed");
+        let changed = rebuilt(&runs, &other);
+        assert_eq!((changed.state.as_str(), other.kernels.len()), ("stale", 5));
+        assert!(changed.why.ends_with(&format!("for {} of r", other.kernels[0].symbol)), "{}", changed.why);
+        assert_eq!(rebuilt(&far, &other).state, "stale");
+        other.kernels.clear();
+        assert!(rebuilt(&runs, &other).why.contains("preempt_drain of r"));
+    }
+
+    #[test]
+    fn a_level_counts_only_on_top_of_those_below() {
+        for (states, expected) in [
+            (["holds", "holds", "holds", "not run"], "L2"),
+            (["holds", "stale", "holds", "holds"], "L0"),
+            (["nothing published yet", "holds", "holds", "holds"], "L0"),
+            (["holds", "holds", "holds", "holds"], "L3"),
+        ] {
+            assert_eq!(reached(&levels(states)), expected);
+        }
+    }
+}

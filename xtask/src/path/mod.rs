@@ -1,0 +1,15 @@
+//! The one path, `reproduce.rs`, and what a command keeps on its way along it: plan, run directory, journal, levels.
+//!
+//! What a step does is in `steps/`.
+
+pub mod reproduce;
+
+pub mod session;
+
+pub mod device;
+pub mod freeze;
+pub mod journal;
+pub mod levels;
+pub mod permit;
+pub mod rundir;
+pub mod source;

@@ -1,0 +1,41 @@
+//! Before the first step: whether the notebook lets this plan run, and what the run says when it takes up closed work again.
+
+use crate::path::freeze::Frozen;
+use anyhow::Result;
+use host::failure::fail;
+use pure::notebook::Notebook;
+use pure::notebook::standing::{Refusal, Standing};
+use schema::reopened::{Reopened, ReopenedFile};
+use schema::{ExitCode, FORMAT};
+
+/// The experiment with the record of what it reopens, when the notebook lets it run.
+///
+/// # Errors
+/// Exit 15 for closed work whose changed condition is not named, a phase that no decision authorizes, and provenance that is
+/// missing; exit 2 when the flags do not pair.
+pub fn permit(mut frozen: Frozen, notebook: &Notebook, reopen: &[String], changed: &[String]) -> Result<Frozen> {
+    if reopen.len() != changed.len() || changed.iter().any(|condition| condition.trim().is_empty()) {
+        let message = "each --reopen needs a --changed that names the condition which has changed";
+        return Err(fail(ExitCode::Usage, message, "--reopen C-001 --changed \"what is different now\""));
+    }
+    let pairs = reopen.iter().zip(changed);
+    let reopened: Vec<Reopened> =
+        pairs.map(|(entry, changed)| Reopened { entry: entry.clone(), changed: changed.trim().to_owned() }).collect();
+    let refusals =
+        Standing::of(notebook, &frozen.plan, &frozen.claims).refusals(&frozen.plan, &frozen.claims, &reopened);
+    if let Some(message) = told(&frozen.plan.experiment, &refusals) {
+        let mut remedies: Vec<&str> = refusals.iter().map(|refusal| refusal.remedy).collect();
+        remedies.dedup();
+        return Err(fail(ExitCode::Refused, message, remedies.join("\n")));
+    }
+    if !reopened.is_empty() {
+        frozen.reopened_toml = Some(toml::to_string(&ReopenedFile { format: FORMAT, reopened })?);
+    }
+    Ok(frozen)
+}
+
+fn told(experiment: &str, refusals: &[Refusal]) -> Option<String> {
+    let reasons: Vec<&str> = refusals.iter().map(|refusal| refusal.reason.as_str()).collect();
+    let head = format!("the notebook does not let experiment {experiment} run:");
+    (!reasons.is_empty()).then(|| format!("{head}\n{}", reasons.join("\n")))
+}

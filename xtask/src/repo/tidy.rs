@@ -1,0 +1,287 @@
+//! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each module says
+//! what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it mends nothing.
+
+use crate::runs::published;
+use anyhow::Result;
+use host::git::Git;
+use host::paths::Paths;
+use pure::prose::{self, Wrong};
+use std::path::{Path, PathBuf};
+
+/// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.
+pub(crate) const TREE_LIMIT_BYTES: u64 = 16 << 20;
+/// Folders and endings that are never tracked.
+const NEVER_TRACKED: &[&str] = &["target/", "results/raw/"];
+const NEVER_TRACKED_ENDINGS: &[&str] = &[".cubin", ".fatbin", ".ptx", ".o", ".so", ".partial"];
+
+/// Endings of pages and pictures.
+const NEVER_READ: &[&str] = &[
+    "markdown", "mdown", "mkd", "mdx", "rst", "adoc", "asciidoc", "org", "textile", "html", "htm", "ipynb", "pdf",
+    "svg", "png", "jpg", "jpeg", "gif", "webp",
+];
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, relative to the root.
+    pub path: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Every finding in the checkout at `paths`.
+///
+/// # Errors
+/// When git does not answer or a tracked file cannot be read.
+pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
+    let tracked = tracked_files(paths.root())?;
+    let mut findings = Vec::new();
+    findings.extend(wrongly_tracked(&tracked));
+    findings.extend(unread(&tracked));
+    findings.extend(too_large(paths.root(), &tracked, TREE_LIMIT_BYTES));
+    findings.extend(notebook_shrunk(paths)?);
+    for name in &tracked {
+        let path = paths.root().join(name);
+        if name.ends_with(".rs") && is_module(name) {
+            findings.extend(module_without_header(name, &fs_err::read_to_string(&path)?));
+        }
+        if name.ends_with(".md") {
+            findings.extend(dead_links(paths.root(), name, &fs_err::read_to_string(&path)?));
+        }
+    }
+    findings.extend(numbers(paths, &tracked)?);
+    let kernels = crate::steps::build::kernels_forbidden(&paths.kernels())?;
+    findings.extend(kernels.into_iter().map(|found| Finding { path: found.path, what: found.what }));
+    Ok(findings)
+}
+
+fn tracked_files(root: &Path) -> Result<Vec<String>> {
+    let listed = Git::ask(root, &["ls-files", "-z"])?;
+    Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
+    let wrong = |name: &&String| {
+        NEVER_TRACKED.iter().any(|folder| name.starts_with(folder))
+            || NEVER_TRACKED_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    };
+    let finding = |name: &String| Finding { path: name.clone(), what: "build and raw outputs are not tracked".into() };
+    tracked.iter().filter(wrong).map(finding).collect()
+}
+
+/// Pages and pictures that people look at and in which no figure is checked. Figures of published runs are recomputed.
+fn unread(tracked: &[String]) -> Vec<Finding> {
+    let is_unread = |name: &&String| {
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let shown = NEVER_READ.contains(&ending.to_lowercase().as_str()) && !name.starts_with("results/summary/");
+        shown || (ending != "md" && ending.eq_ignore_ascii_case("md"))
+    };
+    let what = "a figure in it would not be checked: write it in a file that ends in .md";
+    tracked.iter().filter(is_unread).map(|name| Finding { path: name.clone(), what: what.into() }).collect()
+}
+
+fn too_large(root: &Path, tracked: &[String], limit: u64) -> Option<Finding> {
+    let bytes = |name: &String| fs_err::symlink_metadata(root.join(name)).map_or(0, |meta| meta.len());
+    let total: u64 = tracked.iter().map(bytes).sum();
+    let what = format!("the tracked tree has {total} bytes, and {limit} are allowed");
+    (total > limit).then(|| Finding { path: ".".into(), what })
+}
+
+/// Every committed notebook, on any line of history, must be a prefix of the one in the work tree. Full history: a merge that
+/// takes the older side would otherwise hide what the other side had added.
+fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
+    let Ok(now) = fs_err::read(paths.notebook()) else {
+        return Ok(vec![Finding { path: "NOTEBOOK.md".into(), what: "it is gone, and it is append-only".into() }]);
+    };
+    if Git::ask(paths.root(), &["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+        host::tell!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
+    }
+    let commits = Git::ask(paths.root(), &["log", "--format=%H", "--full-history", "--", "NOTEBOOK.md"])?;
+    let mut findings = Vec::new();
+    for commit in commits.lines() {
+        // A commit that removed it lists none.
+        if Git::ask(paths.root(), &["ls-tree", "--name-only", commit, "NOTEBOOK.md"])?.is_empty() {
+            continue;
+        }
+        let old = Git::ask(paths.root(), &["show", &format!("{commit}:NOTEBOOK.md")])?;
+        if !now.starts_with(old.as_bytes()) {
+            let what = format!("it is append-only, and what commit {} held has changed", &commit[..12]);
+            findings.push(Finding { path: "NOTEBOOK.md".into(), what });
+        }
+    }
+    Ok(findings)
+}
+
+/// Regions and references show what is published, and every figure with a unit says what it is.
+///
+/// The notebook's prose is left as it is: an entry's kind says whether its numbers are projected or measured, its fields
+/// name the run, and nothing in it can be mended later. What it refers to must resolve all the same.
+fn numbers(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
+    let runs = published::runs(paths)?;
+    let numbers = published::numbers(paths, &runs)?;
+    let read = |name: &str| fs_err::read_to_string(paths.root().join(name));
+    let cited = read("FINDINGS.md").map(|text| prose::sources(&text)).unwrap_or_default();
+    let mut findings = Vec::new();
+    for name in tracked.iter().filter(|name| name.ends_with(".md")) {
+        let text = read(name)?;
+        let mut wrong = prose::resolve(&text, &numbers).1;
+        if paths.root().join(name) != paths.notebook() {
+            wrong.extend(prose::untyped(name, &text, &cited, &numbers));
+        }
+        let finding = |wrong: Wrong| Finding { path: format!("{name}:{}", wrong.line), what: wrong.what };
+        findings.extend(wrong.into_iter().map(finding));
+    }
+    if findings.is_empty() {
+        for (path, text) in published::rendered(paths, &runs)? {
+            if fs_err::read_to_string(&path)? != text {
+                let what = "a region is not what the manifests give: cargo xtask tidy --write".to_owned();
+                findings.push(Finding { path: path.strip_prefix(paths.root())?.display().to_string(), what });
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn is_module(name: &str) -> bool {
+    name.contains("/src/") || name.contains("/tests/")
+}
+
+fn module_without_header(name: &str, text: &str) -> Option<Finding> {
+    let what = "a module opens with what it is for (//!)".to_owned();
+    (!text.starts_with("//!")).then(|| Finding { path: name.to_owned(), what })
+}
+
+fn dead_links(root: &Path, name: &str, text: &str) -> Vec<Finding> {
+    let folder = root.join(name).parent().map_or_else(|| root.to_path_buf(), Path::to_path_buf);
+    let mut findings = Vec::new();
+    for target in links(text) {
+        let outside = target.contains("://") || target.starts_with('#') || target.starts_with("mailto:");
+        let file: PathBuf = folder.join(target.split('#').next().unwrap_or_default());
+        if !outside && !file.exists() {
+            findings.push(Finding { path: name.to_owned(), what: format!("its link to {target:?} leads nowhere") });
+        }
+    }
+    findings
+}
+
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_is_tidy() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        if !root.join(".git").exists() {
+            eprintln!("skipped: not a git checkout");
+            return;
+        }
+        assert_eq!(tidy(&Paths::new(root)).unwrap(), Vec::new());
+    }
+
+    #[test]
+    fn tracked_outputs_are_found() {
+        let tracked = ["results/raw/x/plan.toml", "a/b.cubin", "src/main.rs"].map(str::to_owned);
+        assert_eq!(wrongly_tracked(&tracked).len(), 2);
+    }
+
+    #[test]
+    fn a_tree_over_its_limit_is_found() {
+        let (dir, _) = repository();
+        let tracked = tracked_files(dir.path()).unwrap();
+        assert_eq!(too_large(dir.path(), &tracked, 14), None);
+        let found = too_large(dir.path(), &tracked, 13).unwrap();
+        assert_eq!(found.what, "the tracked tree has 14 bytes, and 13 are allowed");
+    }
+
+    #[test]
+    fn pages_and_pictures_whose_figures_nobody_checks_are_found() {
+        let tracked = ["README.MD", "docs/a.html", "docs/b.SVG", "c.rst", "results/events/r/d.png"].map(str::to_owned);
+        assert_eq!(unread(&tracked).len(), tracked.len());
+        let read = ["README.md", "results/summary/r/wait.svg", "src/md", "a.rs", "cmd"].map(str::to_owned);
+        assert_eq!(unread(&read), []);
+    }
+
+    #[test]
+    fn dead_links_and_missing_headers_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::write(dir.path().join("there.md"), "").unwrap();
+        let text = "[a](there.md) [b](gone.md) [c](https://example.org) [d](#here)";
+        assert_eq!(dead_links(dir.path(), "x.md", text).len(), 1);
+        assert!(module_without_header("src/a.rs", "use std::fs;").is_some());
+        assert!(module_without_header("src/a.rs", "//! For something.\n").is_none());
+    }
+
+    #[test]
+    fn a_bare_figure_and_a_reference_to_nothing_are_found_by_file_and_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let put = |name: &str, text: &str| fs_err::write(dir.path().join(name), text).unwrap();
+        put("FINDINGS.md", "## Sources\n\n| key | source |\n|---|---|\n| a | b |\n");
+        put("A.md", "# A\n\n5 us, 6 us [cited: a]\n`7 us`\n");
+        put("B.md", "# B\n\nIt takes 5 us.\n<!-- assay:measured RUN x@y -->5 us<!-- /assay -->\n");
+        put("NOTEBOOK.md", "# Notebook\n\nAbout 5 us.\n");
+        let tracked = ["FINDINGS.md", "A.md", "B.md", "NOTEBOOK.md"].map(str::to_owned);
+        let found: Vec<String> = numbers(&paths, &tracked).unwrap().into_iter().map(|found| found.path).collect();
+        assert_eq!(found, ["B.md:4", "B.md:3"]);
+    }
+
+    fn commit(dir: &Path) {
+        Git::ask(dir, &["add", "--all"]).unwrap();
+        Git::ask(dir, &["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"]).unwrap();
+    }
+
+    /// A repository whose notebook got three entries, one a commit.
+    fn repository() -> (tempfile::TempDir, Paths) {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        Git::ask(dir.path(), &["init", "-q", "-b", "main"]).unwrap();
+        for text in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
+            fs_err::write(paths.notebook(), text).unwrap();
+            commit(dir.path());
+        }
+        (dir, paths)
+    }
+
+    #[test]
+    fn a_notebook_that_lost_its_past_is_found() {
+        let (dir, paths) = repository();
+        fs_err::write(paths.notebook(), "one\ntwo\nthree\nfour\n").unwrap();
+        assert!(notebook_shrunk(&paths).unwrap().is_empty());
+        for (what, text, findings) in [
+            ("edited", "one\nTWO\nthree\n", 2),
+            ("moved", "two\none\nthree\n", 3),
+            ("cut inside", "one\nthree\n", 2),
+            ("cut at the end", "one\ntwo\n", 1),
+            ("inserted", "one\nmore\ntwo\nthree\n", 2),
+            ("emptied", "", 3),
+        ] {
+            fs_err::write(paths.notebook(), text).unwrap();
+            assert_eq!(notebook_shrunk(&paths).unwrap().len(), findings, "{what}");
+        }
+        // Committing the change hides nothing, nor does removing the file.
+        fs_err::write(paths.notebook(), "one\nthree\n").unwrap();
+        commit(dir.path());
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 2);
+        fs_err::remove_file(paths.notebook()).unwrap();
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
+        commit(dir.path());
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_merge_that_takes_the_shorter_notebook_is_found() {
+        let (dir, paths) = repository();
+        let at = |args: &[&str]| Git::ask(dir.path(), args).unwrap();
+        at(&["checkout", "-q", "-b", "side", "main~1"]);
+        fs_err::write(dir.path().join("other"), "x").unwrap();
+        commit(dir.path());
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
+        at(&[&identity[..], &["merge", "-q", "--no-ff", "-s", "ours", "-m", "x", "main"]].concat());
+        assert_eq!(fs_err::read_to_string(paths.notebook()).unwrap(), "one\ntwo\n");
+        assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
+    }
+}

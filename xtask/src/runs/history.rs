@@ -1,0 +1,143 @@
+//! What this repository's history says of a run: whether it knows the commit, and when claims and predictions entered it.
+
+use anyhow::{Context, Result};
+use host::files;
+use host::git::Git;
+use host::paths::Paths;
+use pure::gate::evidence::{History, KernelBudget, Registered};
+use pure::notebook::standing::Standing;
+use pure::notebook::{Entry, Kind, Notebook, parse};
+use schema::Digest;
+use schema::build::BudgetFile;
+use schema::claim::{Claim, ClaimFile};
+use schema::plan::{Plan, PlanFile};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Asks this repository about a run: its measured commit, its plan, its claims, and the folders of its kernels.
+///
+/// Absent when there is no repository, or when its history is cut off where it would tell: before or right at the commit, or
+/// between the commit and the one checked out.
+///
+/// # Errors
+/// When git fails, or a file of that commit does not parse.
+pub fn of_run(
+    paths: &Paths,
+    commit: &str,
+    plan: &Plan,
+    claims: &ClaimFile,
+    folders: &BTreeSet<String>,
+) -> Result<Option<History>> {
+    let Some(git) = Git::at(paths.root())? else { return Ok(None) };
+    let known = git.knows(commit)?;
+    let in_history = known && git.is_ancestor(commit, &git.head()?)?;
+    if git.is_shallow()? && (!in_history || git.is_cut_at(commit)?) {
+        return Ok(None);
+    }
+    let mut history = History {
+        commit: commit.to_owned(),
+        known,
+        in_history,
+        source: None,
+        claims: None,
+        plan: None,
+        planned: false,
+        toolkit_lock: None,
+        budgets: Vec::new(),
+        registered: BTreeMap::new(),
+        standing: Standing::default(),
+    };
+    if known {
+        history.source = Some(git.source_digest_of(commit)?);
+        let experiment = &plan.experiment;
+        let plan_file = git.file_at(commit, &format!("harness/experiments/{experiment}/plan.toml"))?;
+        history.planned = plan_file.as_ref().is_some_and(|text| freezes_to(text, plan));
+        history.plan = plan_file.map(Digest::of);
+        let claim_path = format!("harness/experiments/{experiment}/claims.toml");
+        history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
+        history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
+        history.budgets = budgets(&git, commit, folders)?;
+        // A version whose chain does not hold registers nothing.
+        let notebooks: Vec<(String, Option<Notebook>)> = versions(&git, commit, "NOTEBOOK.md")?
+            .into_iter()
+            .map(|(commit, text)| (commit, text.and_then(|text| parse(&text).ok())))
+            .collect();
+        history.standing = standing(&notebooks, commit, plan, claims);
+        history.registered = registered(paths, &git, commit, &claim_path, claims, &notebooks)?;
+    }
+    Ok(Some(history))
+}
+
+/// Whether a plan file gives this very plan: its profile, whole, and some of its phases.
+fn freezes_to(text: &str, plan: &Plan) -> bool {
+    PlanFile::parse(text).and_then(|file| file.freeze(plan.profile_name, &plan.phases)).is_ok_and(|ours| ours == *plan)
+}
+
+fn budgets(git: &Git, commit: &str, folders: &BTreeSet<String>) -> Result<Vec<KernelBudget>> {
+    let mut budgets = Vec::new();
+    for folder in folders {
+        let path = format!("kernels/{folder}/budget.toml");
+        let Some(text) = git.file_at(commit, &path)? else { continue };
+        let file: BudgetFile = toml::from_str(&text).with_context(|| format!("{path} as of {commit}"))?;
+        budgets.extend(file.kernel.into_iter().map(|budget| KernelBudget { folder: folder.clone(), budget }));
+    }
+    Ok(budgets)
+}
+
+fn registered(
+    paths: &Paths,
+    git: &Git,
+    commit: &str,
+    claim_path: &str,
+    claims: &ClaimFile,
+    notebooks: &[(String, Option<Notebook>)],
+) -> Result<BTreeMap<String, Registered>> {
+    let claim_files = versions(git, commit, claim_path)?;
+    let claim_files: Vec<(String, Option<ClaimFile>)> = claim_files
+        .into_iter()
+        .map(|(commit, text)| (commit, text.and_then(|text| toml::from_str(&text).ok())))
+        .collect();
+    let now: Option<ClaimFile> =
+        files::read_text(&paths.root().join(claim_path)).ok().and_then(|text| toml::from_str(&text).ok());
+    let mut registered = BTreeMap::new();
+    for claim in &claims.claim {
+        let predicted = notebooks.first().and_then(|(_, notebook)| prediction(notebook.as_ref()?, claim));
+        let found = Registered {
+            claim_since: since(&claim_files, |file| file.claim.contains(claim)),
+            prediction_since: predicted.and_then(|entry| since(notebooks, |book| book.entries.contains(entry))),
+            unchanged_since: now.as_ref().is_some_and(|file| file.claim.contains(claim)),
+            informed: predicted.is_some_and(|entry| entry.fields.informed),
+        };
+        registered.insert(claim.id.clone(), found);
+    }
+    Ok(registered)
+}
+
+/// What the notebook of the measured commit says of the run. A decision counts only when it is older than that commit.
+fn standing(notebooks: &[(String, Option<Notebook>)], commit: &str, plan: &Plan, claims: &ClaimFile) -> Standing {
+    let Some((_, Some(newest))) = notebooks.first() else { return Standing::default() };
+    let mut standing = Standing::of(newest, plan, claims);
+    standing.decisions.retain(|id, _| {
+        let decided = newest.entry(id).and_then(|entry| since(notebooks, |book| book.entries.contains(entry)));
+        decided.is_some_and(|since| since != commit)
+    });
+    standing
+}
+
+/// A file's versions reachable from a commit, newest first.
+fn versions(git: &Git, commit: &str, path: &str) -> Result<Vec<(String, Option<String>)>> {
+    let commits = git.commits_touching(commit, path)?;
+    commits.into_iter().map(|commit| git.file_at(&commit, path).map(|text| (commit, text))).collect()
+}
+
+/// The commit since which, without a break, what the file holds has been so. Rewriting an entry and the chain behind it is
+/// such a break.
+fn since<T>(versions: &[(String, Option<T>)], holds: impl Fn(&T) -> bool) -> Option<String> {
+    let unbroken = versions.iter().take_while(|(_, version)| version.as_ref().is_some_and(&holds));
+    unbroken.last().map(|(commit, _)| commit.clone())
+}
+
+/// A claim's prediction.
+fn prediction<'a>(notebook: &'a Notebook, claim: &Claim) -> Option<&'a Entry> {
+    let entry = notebook.entry(&claim.prediction)?;
+    (entry.fields.kind == Kind::Prediction && entry.fields.claims.contains(&claim.id)).then_some(entry)
+}
