@@ -15,6 +15,7 @@ use schema::metrics::Metric;
 use schema::plan::Slots;
 use schema::verdict::ClaimResult;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 /// Metrics that count something exactly and so need no interval.
 const COUNTS: [&str; 4] = ["anomalous_events", "corrupt_events", "once_violations", "mutants_killed"];
@@ -56,9 +57,9 @@ fn malformed(claim: &Claim, what: &str) -> anyhow::Error {
 
 fn check_term(term: &Term) -> anyhow::Result<()> {
     term.threshold.parse::<Decimal>().context("threshold")?;
-    let any_device = Slots { sms: 1, calibrate_per_sm: 1, drain_per_sm: 1, yield_per_sm: 1 };
     for metric in std::iter::once(&term.value).chain(&term.over) {
-        resolve(&metric.cell, &any_device)?;
+        // No device is known yet; any slot may be one of its.
+        resolve_by(&metric.cell, 1, |_| Some(1))?;
     }
     let unit = unit_of(&term.value.metric);
     match &term.over {
@@ -87,14 +88,23 @@ fn unit_of(metric: &str) -> &'static str {
     }
 }
 
-/// The cell's name on this device.
+/// The cell's name on this device: `{sms}` is its number of SMs, `{NAME_full}` that times the slot `NAME_per_sm`.
 pub(crate) fn resolve(cell: &str, slots: &Slots) -> anyhow::Result<String> {
-    let name = cell
-        .replace("{sms}", &slots.sms.to_string())
-        .replace("{drain_full}", &(slots.sms * slots.drain_per_sm).to_string())
-        .replace("{yield_full}", &(slots.sms * slots.yield_per_sm).to_string());
-    anyhow::ensure!(!name.contains(['{', '}']), "cell {cell:?} holds an unknown placeholder");
-    Ok(name)
+    let slot = |stem: &str| Some(slots.per_sm(&format!("{stem}_per_sm"))).filter(|per_sm| *per_sm > 0);
+    resolve_by(cell, slots.sms(), slot)
+}
+
+fn resolve_by(cell: &str, sms: u32, slot: impl Fn(&str) -> Option<u32>) -> anyhow::Result<String> {
+    let (mut name, mut rest) = (String::new(), cell);
+    while let Some((before, after)) = rest.split_once('{') {
+        let (word, after) = after.split_once('}').with_context(|| format!("cell {cell:?} has an open brace"))?;
+        let per_sm = if word == "sms" { Some(1) } else { word.strip_suffix("_full").and_then(&slot) };
+        let per_sm = per_sm.with_context(|| format!("cell {cell:?} holds an unknown placeholder {word:?}"))?;
+        let _ = write!(name, "{before}{}", sms * per_sm);
+        rest = after;
+    }
+    anyhow::ensure!(!rest.contains('}'), "cell {cell:?} has a brace too many");
+    Ok(name + rest)
 }
 
 fn judge_claim(claim: &Claim, metrics: &[Metric], device: &DeviceFacts) -> anyhow::Result<ClaimResult> {
@@ -193,8 +203,8 @@ impl Range {
 /// The metric's range, or why there is none.
 fn find(wanted: &MetricRef, metrics: &[Metric], slots: &Slots) -> anyhow::Result<Result<Range, String>> {
     let cell = resolve(&wanted.cell, slots)?;
-    let phase = wanted.phase.name();
-    let of_cell = |m: &&Metric| m.phase == phase && m.cell == cell;
+    let phase = &wanted.phase;
+    let of_cell = |m: &&Metric| m.phase == *phase && m.cell == cell;
     if !metrics.iter().any(|m| of_cell(&m)) {
         return Ok(Err(format!("cell {phase}/{cell} is missing")));
     }

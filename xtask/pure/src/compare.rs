@@ -15,11 +15,12 @@ mod inputs;
 
 pub use inputs::{Difference, differences};
 
+use super::derive::derive;
 use super::gate::Evidence;
 use super::stats::percentile_interval;
-use super::summary::Drawn;
-use schema::compare::{Band, Bands, MIN_EVENTS_COMPARED, is_chance, is_reading};
-use schema::plan::{Phase, Slots};
+use super::summary::{CellData, Drawing, Drawn};
+use schema::compare::{Bands, MIN_EVENTS_COMPARED};
+use schema::contract::Contract;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,19 +94,29 @@ pub struct Comparison {
     pub environment: Vec<Difference>,
 }
 
-/// Compares two runs; bands are the first run's plan's.
+/// Compares two runs; bands are the first run's plan's. A run from before there were contracts is read by the other's.
 #[must_use]
 pub fn compare(a: &Evidence, b: &Evidence) -> Comparison {
     let environment = differences(a, b);
     let (one, other) = (&a.environment.device, &b.environment.device);
-    let (rows_a, rows_b) = (&a.recomputed.drawn, &b.recomputed.drawn);
+    let (rows_a, rows_b) = (rows(a, &b.contract), rows(b, &a.contract));
     if one.name != other.name {
         let why = format!("different GPU models, {} and {}: side by side, never blended", one.name, other.name);
-        let metrics = side_by_side((rows_a, &one.slots), (rows_b, &other.slots));
+        let metrics = side_by_side((&rows_a, &a.contract), (&rows_b, &b.contract));
         return Comparison { verdict: None, why, metrics, environment };
     }
-    let metrics = compare_rows(rows_a, rows_b, &a.plan.compare);
+    let metrics = compare_rows(&rows_a, &rows_b, &a.plan.compare);
     Comparison { verdict: Some(overall(&metrics)), why: String::new(), metrics, environment }
+}
+
+/// The rows of a run, by its own contract, or by another for the cells that both have.
+fn rows(run: &Evidence, other: &Contract) -> Vec<Drawn> {
+    if run.contract_digest.is_some() {
+        return run.recomputed.drawn.clone();
+    }
+    let known = run.cells.iter().filter(|cell| cell.spec(other).is_some());
+    let cells: Vec<CellData> = known.map(|cell| cell.data.clone()).collect();
+    derive(other, &run.manifest.predicate.run, &cells).drawn
 }
 
 /// Compares the rows of two runs on one GPU model, in the first run's order, then what only the second has.
@@ -162,7 +173,8 @@ fn one(cell: String, a: Option<&Drawn>, b: Option<&Drawn>, bands: &Bands) -> Com
         return compared;
     };
     let effect = b.value - a.value;
-    let width = Band::of(&a.metric.metric, bands).width(a.value, b.value);
+    let band = bands.get(&a.metric.metric).copied().unwrap_or(a.band);
+    let width = band.width(a.value, b.value);
     let interval = interval(a, b, effect);
     (compared.effect, compared.band) = (Some(rounded(effect)), Some(rounded(width)));
     (compared.lo, compared.hi) = (interval.map(|(lo, _)| rounded(lo)), interval.map(|(_, hi)| rounded(hi)));
@@ -189,12 +201,13 @@ pub fn word((lo, hi): (f64, f64), width: f64) -> Word {
 /// The interval of the effect. Draw i of the first run stands beside draw i + 1 of the second, since equal numbers of launches
 /// in equal cells are drawn alike, and what is drawn alike is not independent.
 fn interval(a: &Drawn, b: &Drawn, effect: f64) -> Option<(f64, f64)> {
-    if is_chance(&a.metric.metric) {
-        let half = NORMAL_95 * libm::sqrt(a.value + b.value);
-        return Some((effect - half, effect + half));
-    }
-    if is_reading(&a.metric.metric) {
-        return Some((effect, effect));
+    match a.drawing {
+        Drawing::Chance => {
+            let half = NORMAL_95 * libm::sqrt(a.value + b.value);
+            return Some((effect - half, effect + half));
+        }
+        Drawing::Reading => return Some((effect, effect)),
+        Drawing::Sampled => {}
     }
     let n = a.draws.len().min(b.draws.len());
     let effects: Vec<f64> = (0..n).map(|i| b.draws[(i + 1) % n] - a.draws[i]).collect();
@@ -206,33 +219,17 @@ fn is_thin(row: &Drawn) -> bool {
     row.metric.unit == "us" && row.metric.n < MIN_EVENTS_COMPARED
 }
 
-fn side_by_side(a: (&[Drawn], &Slots), b: (&[Drawn], &Slots)) -> Vec<Compared> {
-    let roles = |(rows, slots): (&'_ [Drawn], &Slots)| -> Vec<String> { rows.iter().map(|r| role(r, slots)).collect() };
+fn side_by_side(a: (&[Drawn], &Contract), b: (&[Drawn], &Contract)) -> Vec<Compared> {
+    let roles = |(rows, contract): (&'_ [Drawn], &Contract)| -> Vec<String> {
+        let role = |row: &Drawn| {
+            let cell = contract.cell(&row.metric.phase, &row.metric.cell);
+            format!("{}/{}", row.metric.phase, cell.map_or(&row.metric.cell, |cell| &cell.role))
+        };
+        rows.iter().map(role).collect()
+    };
     let (places_a, places_b) = (roles(a), roles(b));
     let pairs = placed_pairs(places_a.into_iter().zip(a.0), places_b.into_iter().zip(b.0));
     pairs.into_iter().map(|(cell, a, b)| unjudged(cell, a, b)).collect()
-}
-
-/// What a cell is whatever the device: its number of blocks in terms of the slots.
-fn role(row: &Drawn, slots: &Slots) -> String {
-    let phase = Phase::ALL.into_iter().find(|phase| phase.name() == row.metric.phase);
-    let per_sm = match phase {
-        Some(Phase::Baseline) => slots.drain_per_sm,
-        Some(Phase::Yield) => slots.yield_per_sm,
-        _ => 0,
-    };
-    let full = slots.sms * per_sm;
-    let part = |part: &str| match part.strip_prefix("blocks=").and_then(|n| n.parse::<u32>().ok()) {
-        Some(n) if n == full => "blocks=full".to_owned(),
-        Some(n) if n + 1 == full => "blocks=one_open".to_owned(),
-        Some(n) if n == slots.sms => "blocks=sms".to_owned(),
-        Some(n) if phase == Some(Phase::Calibrate) && n.is_multiple_of(slots.sms) => {
-            format!("blocks={}*sms", n / slots.sms)
-        }
-        _ => part.to_owned(),
-    };
-    let parts: Vec<String> = row.metric.cell.split(',').map(part).collect();
-    format!("{}/{}", row.metric.phase, parts.join(","))
 }
 
 /// Both values and nothing about them.

@@ -3,8 +3,8 @@
 
 use super::figures::figures;
 use super::summary::{CellData, Drawn, Tails, summarize_drawn};
+use schema::contract::Contract;
 use schema::metrics::{Metric, to_csv};
-use schema::plan::{Plan, Slots};
 use std::collections::BTreeMap;
 
 /// What follows from the cells.
@@ -24,11 +24,11 @@ pub struct Derived {
 
 /// Computes summary and figures. Cells from which nothing can be computed leave a fault and nothing else.
 #[must_use]
-pub fn derive(plan: &Plan, slots: &Slots, run: &str, cells: &[CellData]) -> Derived {
+pub fn derive(contract: &Contract, run: &str, cells: &[CellData]) -> Derived {
     let all = || -> anyhow::Result<Derived> {
-        let drawn = summarize_drawn(plan, slots, run, cells, Tails::Floored)?;
+        let drawn = summarize_drawn(contract, run, cells, Tails::Floored)?;
         let metrics: Vec<Metric> = drawn.iter().map(|row| row.metric.clone()).collect();
-        let figures = figures(plan, slots, run, cells, &metrics)?;
+        let figures = figures(contract, run, cells, &metrics)?;
         let figures = figures.into_iter().map(|figure| (figure.name, figure.svg)).collect();
         Ok(Derived { metrics_csv: to_csv(&metrics), figures, metrics, drawn, fault: String::new() })
     };

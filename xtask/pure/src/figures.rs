@@ -1,12 +1,13 @@
-//! The figures of a run as SVG, from the same tables and metrics as `summary/metrics.csv`. Draws nothing that is not there.
+//! The figures of a run as SVG, from the same tables and metrics as `summary/metrics.csv`, as the contract names them. Draws
+//! nothing that is not there.
 
 mod chart;
 
 use crate::stats::Quantile;
-use crate::summary::{CellData, sound_column, wait_pairs};
+use crate::summary::{CellData, sound_values};
 use chart::{Axis, Chart, Series};
+use schema::contract::{Contract, Draw, FigureSpec, SeriesSpec};
 use schema::metrics::Metric;
-use schema::plan::{Cell, Plan, Slots, Work};
 
 /// Steps of a whole distribution, and how many of them are drawn: one far event would squash all others.
 const STEPS: u64 = 200;
@@ -23,118 +24,70 @@ pub struct Figure {
     pub svg: String,
 }
 
-/// Every figure that the run has cells for: `latency.svg`, `tiles.svg`, `wait.svg`.
+/// Every figure of the contract that the run has cells for.
 ///
 /// # Errors
 /// When a table lacks a column or a launch.
-pub fn figures(
-    plan: &Plan,
-    slots: &Slots,
-    run: &str,
-    cells: &[CellData],
-    metrics: &[Metric],
-) -> anyhow::Result<Vec<Figure>> {
-    let planned = plan.cells(slots);
-    let source = Source { run, planned: &planned, cells, metrics };
-    let charts =
-        [("latency.svg", latency(&source)?), ("tiles.svg", tiles(&source, slots)), ("wait.svg", wait(&source)?)];
-    let figure = |(name, chart): (&str, Chart)| Figure { name: name.to_owned(), svg: chart.svg() };
-    Ok(charts.into_iter().filter(|(_, chart)| !chart.series.is_empty()).map(figure).collect())
+pub fn figures(contract: &Contract, run: &str, cells: &[CellData], metrics: &[Metric]) -> anyhow::Result<Vec<Figure>> {
+    let source = Source { contract, cells, metrics };
+    let mut figures = Vec::new();
+    for spec in &contract.figures {
+        let series = spec.series.iter().map(|series| source.series(spec, series)).collect::<anyhow::Result<Vec<_>>>()?;
+        let series: Vec<Series> = series.into_iter().flatten().collect();
+        if series.is_empty() {
+            continue;
+        }
+        let x = if matches!(spec.draw, Draw::Metric(_)) { Axis::whole(&spec.x) } else { Axis::new(&spec.x) };
+        let subtitle = format!("run {run}; {}", spec.subtitle);
+        let chart = Chart { title: spec.title.clone(), subtitle, x, y: Axis::new(&spec.y), series };
+        figures.push(Figure { name: spec.file.clone(), svg: chart.svg() });
+    }
+    Ok(figures)
 }
 
 /// What figures are made of.
 struct Source<'a> {
-    run: &'a str,
-    planned: &'a [Cell],
+    contract: &'a Contract,
     cells: &'a [CellData],
     metrics: &'a [Metric],
 }
 
 impl Source<'_> {
-    fn data(&self, cell: &Cell) -> Option<&CellData> {
-        self.cells.iter().find(|data| data.record.phase == cell.phase && data.record.cell == cell.name)
+    fn value(&self, cell: &str, metric: &str) -> Option<f64> {
+        let of_cell = |m: &&Metric| m.metric == metric && cell == format!("{}/{}", m.phase, m.cell);
+        self.metrics.iter().find(of_cell)?.value.parse().ok()
     }
 
-    fn metric(&self, cell: &Cell, metric: &str) -> Option<&Metric> {
-        let phase = cell.phase.name();
-        self.metrics.iter().find(|m| m.phase == phase && m.cell == cell.name && m.metric == metric)
+    /// A series; absent without anything to draw.
+    fn series(&self, spec: &FigureSpec, series: &SeriesSpec) -> anyhow::Result<Option<Series>> {
+        let name = series.name.clone();
+        let drawn = match &spec.draw {
+            Draw::Distribution(of) => {
+                let mut ns = Vec::new();
+                for (cell, _) in &series.cells {
+                    ns.extend(sound_values(self.contract, self.cells, cell, of)?);
+                }
+                let mark = series.mark.as_ref();
+                let mark_x = mark.and_then(|at| self.value(&format!("{}/{}", at.phase, at.cell), &at.metric));
+                Series::Line { name, points: distribution(ns), mark_x }
+            }
+            Draw::Metric(metric) => {
+                let point = |(cell, x): &(String, f64)| Some((*x, self.value(cell, metric)?));
+                Series::Dotted { name, points: series.cells.iter().filter_map(point).collect() }
+            }
+            Draw::Cloud(x, y) => {
+                let mut points = Vec::new();
+                for (cell, _) in &series.cells {
+                    let x = sound_values(self.contract, self.cells, cell, x)?;
+                    let y = sound_values(self.contract, self.cells, cell, y)?;
+                    points.extend(x.iter().zip(&y).map(|(x, y)| (*x as f64 / 1e6, *y as f64 / 1e6)));
+                }
+                let every = points.len().div_ceil(DOTS).max(1);
+                Series::Cloud { name, points: points.into_iter().step_by(every).collect() }
+            }
+        };
+        Ok(Some(drawn).filter(|series| !series.points().is_empty()))
     }
-
-    fn value(&self, cell: &Cell, metric: &str) -> Option<f64> {
-        self.metric(cell, metric)?.value.parse().ok()
-    }
-
-    /// The median tile at the same inner dimension and number of blocks.
-    fn tile_us(&self, k: u32, blocks: u32) -> Option<f64> {
-        let cell = self.planned.iter().find(|cell| cell.work == Work::Calibrate { k, blocks })?;
-        self.value(cell, "tile_wall_us_p50")
-    }
-}
-
-/// How the preemption latency is distributed in each yield cell, and where the median tile of the same residency lies.
-fn latency(source: &Source) -> anyhow::Result<Chart> {
-    let mut chart = Chart {
-        title: "Preemption latency".to_owned(),
-        subtitle: format!("run {}; dashed: median tile at the same K and blocks", source.run),
-        x: Axis::new("set instant to last ready block (us)"),
-        y: Axis::new("share of events, up to 0.99"),
-        series: Vec::new(),
-    };
-    for cell in source.planned {
-        let Work::Yield { k, blocks, poll, set } = cell.work else { continue };
-        let Some(data) = source.data(cell) else { continue };
-        let points = distribution(sound_column(data, "last_ready_ns")?);
-        if !points.is_empty() {
-            let name = format!("{blocks} blocks, poll {poll}, {}", set.name());
-            chart.series.push(Series::Line { name, points, mark_x: source.tile_us(k, blocks) });
-        }
-    }
-    Ok(chart)
-}
-
-/// How long a tile takes, by inner dimension and residency.
-fn tiles(source: &Source, slots: &Slots) -> Chart {
-    let mut series: Vec<(u32, Vec<(f64, f64)>)> = Vec::new();
-    for cell in source.planned {
-        let Work::Calibrate { k, blocks } = cell.work else { continue };
-        let Some(us) = source.value(cell, "tile_wall_us_p50") else { continue };
-        if series.last().is_none_or(|(last, _)| *last != k) {
-            series.push((k, Vec::new()));
-        }
-        let per_sm = f64::from(blocks) / f64::from(slots.sms);
-        series.last_mut().expect("one was just pushed").1.push((per_sm, us));
-    }
-    let dotted = |(k, points)| Series::Dotted { name: format!("K = {k}"), points };
-    Chart {
-        title: "Tile wall".to_owned(),
-        subtitle: format!("run {}; medians", source.run),
-        x: Axis::whole("resident blocks per SM"),
-        y: Axis::new("64 x 64 tile (us)"),
-        series: series.into_iter().map(dotted).collect(),
-    }
-}
-
-/// How long an urgent task waits when nothing yields, against what remains of the drain when it is issued.
-fn wait(source: &Source) -> anyhow::Result<Chart> {
-    let mut chart = Chart {
-        title: "Urgent wait without yielding".to_owned(),
-        subtitle: format!("run {}; at most {DOTS} events a cell", source.run),
-        x: Axis::new("remaining drain at issue (ms)"),
-        y: Axis::new("wait until start (ms)"),
-        series: Vec::new(),
-    };
-    for cell in source.planned {
-        let Work::Baseline { blocks, .. } = cell.work else { continue };
-        let Some(data) = source.data(cell) else { continue };
-        let pairs = wait_pairs(data)?;
-        let every = pairs.len().div_ceil(DOTS).max(1);
-        let dot = |(wait, remaining): &(i64, i64)| (*remaining as f64 / 1e6, *wait as f64 / 1e6);
-        let points: Vec<(f64, f64)> = pairs.iter().step_by(every).map(dot).collect();
-        if !points.is_empty() {
-            chart.series.push(Series::Cloud { name: format!("{blocks} blocks"), points });
-        }
-    }
-    Ok(chart)
 }
 
 /// The distribution function of nanoseconds, in microseconds, at equal steps of the share.
@@ -151,13 +104,15 @@ fn distribution(mut ns: Vec<i64>) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::summary::summarize;
-    use crate::trial::synthetic::{SLOTS, cells, plan};
+    use crate::trial::synthetic::{cells, contract, plan};
+    use schema::plan::Plan;
     use schema::plan::{Phase, ProfileName};
 
     fn drawn(plan: &Plan) -> Vec<Figure> {
         let cells = cells(plan);
-        let metrics = summarize(plan, &SLOTS, "r", &cells).unwrap();
-        figures(plan, &SLOTS, "r", &cells, &metrics).unwrap()
+        let contract = contract(plan);
+        let metrics = summarize(&contract, "r", &cells).unwrap();
+        figures(&contract, "r", &cells, &metrics).unwrap()
     }
 
     #[test]

@@ -24,18 +24,18 @@ pub(super) struct Chart {
 
 /// An axis that starts at zero.
 pub(super) struct Axis {
-    label: &'static str,
+    label: String,
     whole: bool,
 }
 
 impl Axis {
-    pub(super) fn new(label: &'static str) -> Self {
-        Self { label, whole: false }
+    pub(super) fn new(label: &str) -> Self {
+        Self { label: label.to_owned(), whole: false }
     }
 
     /// An axis with ticks at whole numbers only.
-    pub(super) fn whole(label: &'static str) -> Self {
-        Self { label, whole: true }
+    pub(super) fn whole(label: &str) -> Self {
+        Self { label: label.to_owned(), whole: true }
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Series {
 }
 
 impl Series {
-    fn points(&self) -> &[(f64, f64)] {
+    pub(super) fn points(&self) -> &[(f64, f64)] {
         match self {
             Self::Line { points, .. } | Self::Dotted { points, .. } | Self::Cloud { points, .. } => points,
         }
@@ -96,8 +96,8 @@ impl Chart {
             .with_title(&self.title)
             .with_title_size(15)
             .with_subtitle(&self.subtitle)
-            .with_x_label(self.x.label)
-            .with_y_label(self.y.label)
+            .with_x_label(&self.x.label)
+            .with_y_label(&self.y.label)
             .with_x_axis_min(0.0)
             .with_x_axis_max(x_max)
             .with_x_tick_step(x_step)

@@ -8,7 +8,7 @@ use crate::sass::arch_number;
 use schema::Digest;
 use schema::build::{BuildRecord, Cubin, Kernel};
 use schema::cell::LaunchConfig;
-use schema::plan::{Leg, Setter, Work};
+use schema::contract::LaunchKind;
 use schema::verdict::GateResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,50 +114,26 @@ fn unsealed(evidence: &Evidence, build: &BuildRecord) -> Vec<String> {
     other.map(|cubin| format!("build/{} is not the cubin that the build record names", cubin.path)).collect()
 }
 
-/// Cells whose header lacks a launch that their name promises. What is not listed is neither sanitized nor bound to a cubin.
+/// Cells whose header lacks a launch that the contract promises. What is not listed is neither sanitized nor bound to a cubin.
 fn unlaunched(evidence: &Evidence) -> Vec<String> {
-    let planned = evidence.plan.cells(&evidence.environment.device.slots);
     let mut reasons = Vec::new();
     for cell in &evidence.cells {
-        let record = &cell.data.record;
-        let work = planned.iter().find(|p| p.phase == record.phase && p.name == record.cell).map(|p| &p.work);
-        for launch in work.map(promised).unwrap_or_default() {
-            if !record.configs.iter().any(|config| fits(config, &launch)) {
-                let (mode, grid, symbol) = launch;
+        let promised = cell.spec(&evidence.contract).map(|spec| spec.launches.as_slice()).unwrap_or_default();
+        for launch in promised {
+            if !cell.data.record.configs.iter().any(|config| fits(config, launch)) {
+                let LaunchKind { mode, grid, symbol_end, .. } = launch;
                 let blocks = grid.map_or_else(String::new, |grid| format!(" of {grid} blocks"));
-                reasons.push(format!("{} lists no launch{blocks} in mode {mode} of a kernel …{symbol}", cell.name()));
+                reasons.push(format!("{} lists no launch{blocks} in mode {mode} of a kernel …{symbol_end}", cell.name()));
             }
         }
     }
     reasons
 }
 
-/// A launch that a cell's name promises: its mode, its blocks where they follow from the work, and how the symbol ends.
-pub(super) type Promised = (&'static str, Option<u32>, String);
-
 /// Whether a launch is of such a kind.
-pub(super) fn fits(config: &LaunchConfig, (mode, grid, symbol): &Promised) -> bool {
-    config.mode == *mode && grid.is_none_or(|grid| config.grid == grid) && config.symbol.ends_with(symbol)
-}
-
-/// The launches a cell's work consists of.
-pub(super) fn promised(work: &Work) -> Vec<Promised> {
-    let any = String::new;
-    let polling = |poll: &u32| format!("_p{poll}");
-    match work {
-        Work::Timer => vec![("timer", None, any())],
-        Work::Delay(Leg::HostToSet | Leg::DoneToHost) => vec![("event_host", None, polling(&1))],
-        Work::Delay(_) => vec![("event_device", None, polling(&1))],
-        Work::Calibrate { blocks, .. } => vec![("calibrate", Some(*blocks), any())],
-        Work::Baseline { blocks, .. } => vec![("baseline", Some(*blocks), any()), ("urgent", None, any())],
-        Work::Cost { blocks, poll, .. } => vec![("drain", None, any()), ("drain", Some(*blocks), polling(poll))],
-        Work::Yield { blocks, poll, set, .. } => match set {
-            Setter::Device => vec![("event_device", Some(*blocks), polling(poll))],
-            Setter::Host => vec![("event_host", Some(*blocks), polling(poll))],
-            // The setter takes one of the slots.
-            Setter::Kernel => vec![("event_kernel", Some(blocks - 1), polling(poll)), ("setter", Some(1), any())],
-        },
-    }
+pub(super) fn fits(config: &LaunchConfig, kind: &LaunchKind) -> bool {
+    let grid = kind.grid.is_none_or(|grid| config.grid == grid);
+    config.mode == kind.mode && grid && config.symbol.ends_with(&kind.symbol_end)
 }
 
 fn judge_budgets(rule: &mut Rule, kernels: &[&Kernel], facts: &Facts) {
@@ -203,15 +179,13 @@ fn over_budget(budget: &schema::build::Budget, kernel: &Kernel) -> Vec<String> {
 
 /// The residency that the grid of cells was made from is what the resources allow.
 fn judge_residency(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
-    let slots = &evidence.environment.device.slots;
-    let declared =
-        [("calibrate", slots.calibrate_per_sm), ("drain", slots.drain_per_sm), ("yield", slots.yield_per_sm)];
-    for (stem, per_sm) in declared {
+    for (slot, stem) in &evidence.contract.slots {
+        let per_sm = evidence.environment.device.slots.per_sm(slot);
         let of_file = kernels.iter().filter(|kernel| kernel.file.rsplit('/').next() == Some(stem));
         let Some(fewest) = of_file.map(|kernel| kernel.blocks_per_sm).min() else { continue };
         rule.count(&format!("{stem}_blocks_per_sm"), fewest);
         let reason = format!("{stem}: the device held {per_sm} blocks per SM and the resources allow {fewest}");
-        rule.require(per_sm <= fewest, reason, REBUILD);
+        rule.require(per_sm > 0 && per_sm <= fewest, reason, REBUILD);
     }
 }
 
@@ -224,11 +198,9 @@ fn outgrown(evidence: &Evidence, kernels: &[&Kernel]) -> Vec<String> {
     };
     let mut reasons = BTreeSet::new();
     for cell in &evidence.cells {
-        let configs = &cell.data.record.configs;
-        let in_mode = |modes: [&str; 2]| configs.iter().find(|config| modes.contains(&config.mode.as_str()));
-        let (Some(host), Some(guest)) = (in_mode(["baseline", "event_kernel"]), in_mode(["urgent", "setter"])) else {
-            continue;
-        };
+        let Some(beside) = cell.spec(&evidence.contract).and_then(|spec| spec.guest.as_ref()) else { continue };
+        let in_mode = |mode: &str| cell.data.record.configs.iter().find(|config| config.mode == mode);
+        let (Some(host), Some(guest)) = (in_mode(&beside.host), in_mode(&beside.guest)) else { continue };
         let found = |config: &LaunchConfig| kernels.iter().find(|kernel| kernel.symbol == config.symbol);
         let (Some(host_kernel), Some(guest_kernel)) = (found(host), found(guest)) else { continue };
         let [host_takes, guest_takes] =

@@ -86,13 +86,13 @@ type Read = (Vec<LaunchClock>, Vec<Sample>, Vec<(u32, f64)>);
 
 /// Launches, telemetry, and the seconds of each cell by its place in the plan.
 fn read(evidence: &Evidence) -> anyhow::Result<Read> {
-    let planned = evidence.plan.cells(&evidence.environment.device.slots);
+    let planned = &evidence.contract.cells;
     let (mut clocks, mut seconds) = (Vec::new(), Vec::new());
     for cell in working_cells(evidence) {
         let record = &cell.data.record;
         let launches = cell.data.launches.as_ref().with_context(|| format!("{} has no launches", cell.name()))?;
         clocks.extend(launch_clocks(launches).with_context(|| cell.name())?);
-        if let Some(place) = planned.iter().position(|p| p.phase == record.phase && p.name == record.cell) {
+        if let Some(place) = planned.iter().position(|cell| cell.phase == record.phase && cell.name == record.cell) {
             seconds.push((u32::try_from(place)? + 1, measured_seconds(launches).with_context(|| cell.name())?));
         }
     }

@@ -10,6 +10,7 @@ use schema::Digest;
 use schema::build::{Budget, BuildRecord};
 use schema::bundle::BundleRecord;
 use schema::claim::ClaimFile;
+use schema::contract::{CellSpec, Contract};
 use schema::counters::CounterReport;
 use schema::environment::Environment;
 use schema::manifest::Manifest;
@@ -30,6 +31,10 @@ pub struct Evidence {
     pub plan: Plan,
     /// Digest of the plan's bytes.
     pub plan_digest: Digest,
+    /// What the run must contain, as it was frozen beside the plan; empty for a run from before there were contracts.
+    pub contract: Contract,
+    /// Digest of the contract's bytes; absent where there is none.
+    pub contract_digest: Option<Digest>,
     /// The frozen claims.
     pub claims: ClaimFile,
     /// Digest of the claim file's bytes.
@@ -111,7 +116,13 @@ impl CellEvidence {
     /// `phase/cell`.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}/{}", self.data.record.phase.name(), self.data.record.cell)
+        format!("{}/{}", self.data.record.phase, self.data.record.cell)
+    }
+
+    /// What the contract says of it; absent where it names no such cell.
+    #[must_use]
+    pub fn spec<'a>(&self, contract: &'a Contract) -> Option<&'a CellSpec> {
+        contract.cell(&self.data.record.phase, &self.data.record.cell)
     }
 }
 

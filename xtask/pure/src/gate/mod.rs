@@ -7,6 +7,7 @@ pub mod evidence;
 
 pub(crate) mod attempts;
 mod build;
+mod checks;
 mod clocks;
 mod environment;
 mod freshness;
@@ -20,14 +21,13 @@ mod sanitizer;
 mod source;
 mod structure;
 mod table;
-mod timeline;
 mod verdict;
 
 pub use build::ADVICE;
 pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
 pub use rule::IN_REPOSITORY;
-pub use timeline::timer_slack_ns;
+pub use checks::timer_slack_ns;
 pub use verdict::verdict;
 
 use schema::verdict::GateResult;

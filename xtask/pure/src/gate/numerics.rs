@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use super::rule::Rule;
 use super::table::{over_launches, poisoned, sum, sum_where, u32s, working_cells};
-use schema::plan::Phase;
+use schema::contract::{LaunchSpec, Tally};
 use schema::table::Table;
 use schema::verdict::GateResult;
 
@@ -11,14 +11,17 @@ const FIND_IT: &str = "find the wrong output before measuring again: cargo xtask
 
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let mut rule = Rule::new("numerics");
+    let spec = &evidence.contract.launches;
     let (mut outputs, mut launches_seen, mut spoiled) = (0, 0, 0);
     let reasons = over_launches(working_cells(evidence), |cell, launches| {
         launches_seen += launches.rows() as u64;
-        outputs += sum(launches, "executed")? + sum(launches, "urgent_executed")?;
+        for balance in &spec.work {
+            outputs += sum(launches, &balance.done)?;
+        }
         let poisoned = poisoned(cell, launches)?;
         spoiled += poisoned.iter().filter(|poisoned| **poisoned).count() as u64;
-        let mut reasons = wrong_outputs(launches, &poisoned)?;
-        reasons.extend(missed_poison(launches, &poisoned)?);
+        let mut reasons = wrong_outputs(spec, launches, &poisoned)?;
+        reasons.extend(missed_poison(spec, launches, &poisoned)?);
         reasons.extend(measured_poison(launches, &poisoned)?);
         Ok(reasons)
     });
@@ -30,14 +33,10 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     rule.done()
 }
 
-fn wrong_outputs(launches: &Table, poisoned: &[bool]) -> Result<Vec<String>, String> {
+fn wrong_outputs(spec: &LaunchSpec, launches: &Table, poisoned: &[bool]) -> Result<Vec<String>, String> {
     let sound: Vec<bool> = poisoned.iter().map(|poisoned| !poisoned).collect();
     let mut reasons = Vec::new();
-    for (column, what) in [
-        ("wrong_tiles", "tiles disagree with the oracle"),
-        ("unwritten_tiles", "tiles were never written"),
-        ("urgent_wrong", "urgent tiles disagree with the oracle"),
-    ] {
+    for Tally { column, what, .. } in &spec.wrong {
         let found = sum_where(launches, column, &sound)?;
         if found > 0 {
             reasons.push(format!("{found} {what}"));
@@ -46,9 +45,10 @@ fn wrong_outputs(launches: &Table, poisoned: &[bool]) -> Result<Vec<String>, Str
     Ok(reasons)
 }
 
-/// One tile of a spoiled launch is wrong; an oracle that sees none, or more, does not see what was planted.
-fn missed_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>, String> {
-    let wrong = u32s(launches, "wrong_tiles")?.iter().zip(poisoned);
+/// One output of a spoiled launch is wrong; an oracle that sees none, or more, does not see what was planted.
+fn missed_poison(spec: &LaunchSpec, launches: &Table, poisoned: &[bool]) -> Result<Option<String>, String> {
+    let column = spec.poison.as_ref().ok_or("the contract names no column for a planted wrong element")?;
+    let wrong = u32s(launches, column)?.iter().zip(poisoned);
     let missed = wrong.filter(|(wrong, poisoned)| **poisoned && **wrong != 1).count();
     Ok((missed > 0).then(|| format!("the oracle missed the wrong element in {missed} spoiled launches")))
 }
@@ -61,17 +61,18 @@ fn measured_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>
 }
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
-    let facts = || evidence.cells.iter().map(|cell| (cell, &cell.data.record.facts));
-    let caught = facts().filter(|(_, f)| f.poison_caught == Some(true)).count() as u64;
-    rule.must_count("poison_caught", caught, FIND_IT);
-    let missed = facts().filter(|(_, f)| f.poison_caught == Some(false));
-    let mut reasons: Vec<String> =
-        missed.map(|(cell, _)| format!("{}: the oracle missed a planted wrong element", cell.name())).collect();
-    let unproven = facts().filter(|(cell, f)| cell.data.record.phase == Phase::Calibrate && f.poison_caught.is_none());
-    reasons.extend(unproven.map(|(cell, _)| format!("{}: no wrong element was planted", cell.name())));
+    let caught = |cell: &super::evidence::CellEvidence| cell.data.record.facts.flag("poison_caught");
+    rule.must_count("poison_caught", evidence.cells.iter().filter(|cell| caught(cell) == Some(true)).count() as u64, FIND_IT);
+    let mut reasons = Vec::new();
+    for cell in &evidence.cells {
+        let owed = cell.spec(&evidence.contract).is_some_and(|spec| spec.poison);
+        match caught(cell) {
+            Some(false) => reasons.push(format!("{}: the oracle missed a planted wrong element", cell.name())),
+            None if owed => reasons.push(format!("{}: no wrong element was planted", cell.name())),
+            _ => {}
+        }
+    }
     rule.refuse_all(reasons, FIND_IT);
-    let worst = facts()
-        .filter_map(|(_, f)| f.max_relative_error)
-        .fold(None, |worst: Option<f64>, error| Some(worst.map_or(error, |known| known.max(error))));
-    rule.count("max_relative_error", worst);
+    let errors = evidence.cells.iter().filter_map(|cell| cell.data.record.facts.number("max_relative_error"));
+    rule.count("max_relative_error", errors.reduce(f64::max));
 }

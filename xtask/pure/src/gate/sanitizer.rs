@@ -31,6 +31,8 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     rule.must_count("verdicts", evidence.sanitizer.len() as u64, SANITIZE);
     rule.refuse_all(log_faults(evidence), SANITIZE);
     rule.refuse_all(mixed(evidence), SANITIZE);
+    rule.must_count("programs", evidence.contract.programs.len() as u64, SANITIZE);
+    rule.refuse_all(missing(evidence), SANITIZE);
     judge_controls(&mut rule, evidence);
     judge_findings(&mut rule, evidence);
     let uncovered: Vec<String> =
@@ -123,7 +125,7 @@ fn uncovered(evidence: &Evidence, sass: &BTreeMap<String, Digest>, tool: Tool, s
         return Some(format!("{what}: the verdict is for other SASS"));
     }
     let cubins = cubins_of(evidence, shape.0);
-    (!on_it.iter().any(|verdict| is_positive(verdict, shape, &cubins)))
+    (!on_it.iter().any(|verdict| is_positive(evidence, verdict, shape, &cubins)))
         .then(|| format!("{what}: the verdict shows no clean work"))
 }
 
@@ -136,15 +138,24 @@ fn cubins_of(evidence: &Evidence, symbol: &str) -> BTreeSet<Digest> {
     build.cubins.iter().filter(|c| c.arch == *arch && files.contains(&c.file)).map(|c| c.sha256).collect()
 }
 
-/// A clean verdict with evidence that something ran: launches, out of a cubin of this build, and every site that the mode has.
-fn is_positive(verdict: &SanitizerVerdict, shape: Shape<'_>, cubins: &BTreeSet<Digest>) -> bool {
-    let sites = verdict.sites;
-    let events = shape.1.starts_with("event_") || shape.1 == "setter";
-    // The timer works on no tile.
-    let copied = shape.1 == "timer" || sites.copy > 0;
+/// A clean verdict with evidence that something ran: launches, out of a cubin of this build, past every site that the contract
+/// names for the mode.
+fn is_positive(evidence: &Evidence, verdict: &SanitizerVerdict, shape: Shape<'_>, cubins: &BTreeSet<Digest>) -> bool {
+    let sites = evidence.contract.sites.get(shape.1).map(Vec::as_slice).unwrap_or_default();
+    let passed = sites.iter().all(|site| verdict.sites.get(site).is_some_and(|times| *times > 0));
     let built = |config: &LaunchConfig| config.cubin.is_some_and(|cubin| cubins.contains(&cubin));
     let launched = verdict.configs.iter().any(|config| self::shape(config) == shape && built(config));
-    let passed = launched && copied && (!events || (sites.yields > 0 && sites.claim > 0));
     let clean = verdict.state == State::Clean && verdict.findings == Some(0) && verdict.exit_code == Some(0);
-    clean && passed && verdict.launches > 0 && !verdict.tool_version.is_empty()
+    clean && passed && launched && verdict.launches > 0 && !verdict.tool_version.is_empty()
+}
+
+/// Programs of the contract that did not run under a tool.
+fn missing(evidence: &Evidence) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for tool in Tool::ALL {
+        let ran: BTreeSet<&str> = programs(evidence, tool).map(|verdict| verdict.program.as_str()).collect();
+        let missing = evidence.contract.programs.iter().filter(|program| !ran.contains(program.as_str()));
+        reasons.extend(missing.map(|program| format!("program {program} did not run under {}", tool.name())));
+    }
+    reasons
 }

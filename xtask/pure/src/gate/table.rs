@@ -38,9 +38,9 @@ pub(super) fn u32s<'a>(table: &'a Table, column: &str) -> Result<&'a [u32], Stri
     table.u32(column).map_err(|error| format!("{error:#}"))
 }
 
-/// The cells that work on tiles; the timer cell has none.
+/// The cells whose launches make outputs, which is every cell but the timer's.
 pub(super) fn working_cells(evidence: &Evidence) -> impl Iterator<Item = &CellEvidence> {
-    evidence.cells.iter().filter(|cell| cell.data.record.cell != "timer")
+    evidence.cells.iter().filter(|cell| cell.spec(&evidence.contract).is_none_or(|spec| spec.outputs))
 }
 
 /// Runs `look` over every cell that must have launches; its errors become reasons that name the cell.

@@ -2,37 +2,9 @@
 
 use super::{NOTHING, PublishedRun, attempt, by_gpu, clock_name, escape, struck};
 use schema::metrics::Metric;
-use schema::plan::{Phase, ProfileName};
+use schema::contract::HeadlineRow;
+use schema::plan::ProfileName;
 use std::fmt::Write as _;
-
-/// What a row says, and where its number is: phase, metric, and what the cell's name begins and ends with. Among several
-/// such cells the one with most blocks is shown.
-struct Headline {
-    what: &'static str,
-    phase: Phase,
-    metric: &'static str,
-    begins: &'static str,
-    ends: &'static str,
-}
-
-const fn headline(
-    what: &'static str,
-    phase: Phase,
-    metric: &'static str,
-    begins: &'static str,
-    ends: &'static str,
-) -> Headline {
-    Headline { what, phase, metric, begins, ends }
-}
-
-const HEADLINES: [Headline; 6] = [
-    headline("preemption latency, median", Phase::Yield, "preempt_latency_us_p50", "k=", "poll=1,set=device"),
-    headline("preemption latency, p99", Phase::Yield, "preempt_latency_us_p99", "k=", "poll=1,set=device"),
-    headline("cost of polling every tile", Phase::Yield, "poll_cost_pct", "cost,", "poll=1"),
-    headline("host to host without yielding, median", Phase::Baseline, "host_e2e_us_p50", "k=", ""),
-    headline("host to host with yielding, median", Phase::Yield, "host_e2e_us_p50", "k=", "poll=1,set=host"),
-    headline("ratio of the two", Phase::Yield, "ratio", "k=", "poll=1,set=host"),
-];
 
 /// The body of README.md's region: one table a device, from its newest run of profile `full` that stands. Above it, struck
 /// out, newer ones that were withdrawn.
@@ -51,10 +23,11 @@ fn table(run: &PublishedRun, text: &mut String) {
     let (gpu, clocks) = (escape(&run.gpu), clock_name(run.clocks));
     let _ = writeln!(text, "| {gpu}, clocks {clocks}, {} | value | 95 % interval | n | cell |", attempt(run));
     text.push_str("|---|---:|---|---:|---|\n");
-    for headline in &HEADLINES {
-        if let Some(m) = find(run, headline) {
+    for HeadlineRow { label, at } in &run.contract.headline {
+        let named = |m: &&Metric| m.phase == at.phase && m.cell == at.cell && m.metric == at.metric;
+        if let Some(m) = run.metrics.iter().find(named) {
             let (value, interval, _) = struck::shown(run, m);
-            let _ = writeln!(text, "| {} | {value} | {interval} | {} | `{}` |", headline.what, m.n, escape(&m.cell));
+            let _ = writeln!(text, "| {} | {value} | {interval} | {} | `{}` |", escape(label), m.n, escape(&m.cell));
         }
     }
     let waived =
@@ -73,18 +46,4 @@ fn table(run: &PublishedRun, text: &mut String) {
         run.run,
         if outcomes.is_empty() { "none" } else { &outcomes }
     );
-}
-
-fn find<'a>(run: &'a PublishedRun, headline: &Headline) -> Option<&'a Metric> {
-    let fits = |m: &&Metric| {
-        m.phase == headline.phase.name()
-            && m.metric == headline.metric
-            && m.cell.starts_with(headline.begins)
-            && m.cell.ends_with(headline.ends)
-    };
-    run.metrics.iter().filter(fits).max_by_key(|m| blocks(&m.cell))
-}
-
-fn blocks(cell: &str) -> Option<u32> {
-    cell.split(',').find_map(|pair| pair.strip_prefix("blocks=")?.parse().ok())
 }

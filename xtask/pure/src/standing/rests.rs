@@ -1,11 +1,11 @@
 //! What a published number rests on: its cells, the kernels they launched, and their part of the plan.
 
 use crate::claims::resolve;
-use crate::summary::ratio_baseline;
 use anyhow::Result;
 use schema::claim::ClaimFile;
 use schema::metrics::Metric;
-use schema::plan::{Cell, Phase, Plan, Slots, Work};
+use schema::contract::{CellSpec, Contract, Recipe};
+use schema::plan::{Plan, Slots};
 use schema::verdict::ClaimResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -64,6 +64,8 @@ pub struct Plans<'a> {
     pub measured: &'a Plan,
     /// As planned now.
     pub now: Option<&'a Plan>,
+    /// What the run had to contain.
+    pub contract: &'a Contract,
     /// The device's slots.
     pub slots: &'a Slots,
 }
@@ -71,9 +73,8 @@ pub struct Plans<'a> {
 /// What each row of a run's metrics rests on, in order; `launched` are the symbols by `phase/cell`.
 #[must_use]
 pub fn of_metrics(metrics: &[Metric], launched: &BTreeMap<String, BTreeSet<String>>, plans: Plans<'_>) -> Vec<Basis> {
-    let planned = plans.measured.cells(plans.slots);
     let one = |metric: &Metric| {
-        let cells = cells_of(metric, &planned, plans);
+        let cells = cells_of(metric, plans.contract);
         basis(NumberId::of_metric(metric), &metric.value, &metric.unit, &cells, launched, plans)
     };
     metrics.iter().map(one).collect()
@@ -90,17 +91,16 @@ pub fn of_claims(
     launched: &BTreeMap<String, BTreeSet<String>>,
     plans: Plans<'_>,
 ) -> Result<Vec<Basis>> {
-    let planned = plans.measured.cells(plans.slots);
     let mut found = Vec::new();
     for result in results.iter().filter(|result| !result.value.is_empty()) {
         let terms = claims.claim.iter().filter(|claim| claim.id == result.id).flat_map(|claim| &claim.term);
         let mut cells = Vec::new();
         for wanted in terms.flat_map(|term| std::iter::once(&term.value).chain(&term.over)) {
             let cell = resolve(&wanted.cell, plans.slots)?;
-            let named = |m: &&Metric| m.phase == wanted.phase.name() && m.cell == cell && m.metric == wanted.metric;
+            let named = |m: &&Metric| m.phase == wanted.phase && m.cell == cell && m.metric == wanted.metric;
             match metrics.iter().find(named) {
-                Some(metric) => cells.extend(cells_of(metric, &planned, plans)),
-                None => cells.extend(planned.iter().filter(|it| it.phase == wanted.phase && it.name == cell)),
+                Some(metric) => cells.extend(cells_of(metric, plans.contract)),
+                None => cells.extend(plans.contract.cell(&wanted.phase, &cell)),
             }
         }
         let id = NumberId::of_claim(&result.id);
@@ -110,15 +110,15 @@ pub fn of_claims(
 }
 
 /// The cells that a row was computed from.
-fn cells_of<'a>(metric: &Metric, planned: &'a [Cell], plans: Plans<'_>) -> Vec<&'a Cell> {
-    let own = planned.iter().find(|cell| cell.phase.name() == metric.phase && cell.name == metric.cell);
-    let mut cells: Vec<&Cell> = own.into_iter().collect();
-    if metric.metric == "ratio" {
-        cells.extend(own.and_then(|cell| ratio_baseline(plans.measured, plans.slots, planned, cell)));
+fn cells_of<'a>(metric: &Metric, contract: &'a Contract) -> Vec<&'a CellSpec> {
+    let mut cells: Vec<&CellSpec> = contract.cell(&metric.phase, &metric.cell).into_iter().collect();
+    let recipe = contract.metric(&metric.phase, &metric.cell, &metric.metric).map(|spec| &spec.recipe);
+    if let Some(Recipe::Ratio { over, .. }) = recipe {
+        cells.extend(contract.cells.iter().find(|cell| cell.id() == *over));
     }
     // A value that the timer cannot resolve is printed as a multiple of its quantum.
     if metric.note.contains("bound:") {
-        cells.extend(planned.iter().find(|cell| cell.work == Work::Timer));
+        cells.extend(contract.timer());
     }
     cells
 }
@@ -127,46 +127,32 @@ fn basis(
     id: NumberId,
     value: &str,
     unit: &str,
-    cells: &[&Cell],
+    cells: &[&CellSpec],
     launched: &BTreeMap<String, BTreeSet<String>>,
     plans: Plans<'_>,
 ) -> Basis {
     let mut kernels = BTreeSet::new();
     let mut plan = BTreeSet::new();
     for cell in cells {
-        let name = format!("{}/{}", cell.phase.name(), cell.name);
-        kernels.extend(launched.get(&name).into_iter().flatten().cloned());
+        kernels.extend(launched.get(&cell.id()).into_iter().flatten().cloned());
         plan.extend(replanned(cell, plans));
     }
     Basis { id, value: value.to_owned(), unit: unit.to_owned(), kernels, plan: plan.into_iter().collect() }
 }
 
 /// How a cell is planned differently now, if it is.
-fn replanned(cell: &Cell, plans: Plans<'_>) -> Option<String> {
-    let phase = cell.phase.name();
+fn replanned(cell: &CellSpec, plans: Plans<'_>) -> Option<String> {
     let Some(now) = plans.now else { return Some("this tree's plan file has no such run any more".to_owned()) };
     if now.clocks != plans.measured.clocks {
         return Some("another clock class is asked for".to_owned());
     }
-    if !now.cells(plans.slots).contains(cell) {
-        return Some(format!("{phase}/{} is no cell of it any more", cell.name));
-    }
-    (settings(now, cell.phase) != settings(plans.measured, cell.phase))
-        .then(|| format!("the numbers of phase {phase} are others"))
+    (settings(now, &cell.phase) != settings(plans.measured, &cell.phase))
+        .then(|| format!("the numbers of phase {} are others", cell.phase))
 }
 
-/// The numbers of a phase, less the lists that its cells are made from.
-fn settings(plan: &Plan, phase: Phase) -> Option<toml::Table> {
-    let profile = &plan.profile;
-    let settings = match phase {
-        Phase::Instrument => toml::Table::try_from(&profile.instrument),
-        Phase::Calibrate => toml::Table::try_from(&profile.calibrate),
-        Phase::Baseline => toml::Table::try_from(&profile.baseline),
-        Phase::Yield => toml::Table::try_from(&profile.yields),
-    };
-    let mut settings = settings.ok()?;
-    for grid in ["k", "cells", "blocks", "max_blocks_per_sm"] {
-        settings.remove(grid);
-    }
+/// The numbers of a phase, less the lists that its cells are made from: another cell beside this one changes nothing in it.
+fn settings(plan: &Plan, phase: &str) -> Option<toml::Table> {
+    let mut settings = plan.profile.get(phase)?.as_table()?.clone();
+    settings.retain(|_, value| !value.is_array());
     Some(settings)
 }

@@ -1,39 +1,32 @@
-//! Whether the event-level columns follow from the detached rows of blocks.
+//! Whether event columns follow from the detached rows of blocks, as the contract says they must.
 
-use schema::cell::BLOCK_ROWS;
+use anyhow::Context;
+use schema::contract::{Derive, TableSpec};
 use schema::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What the rows of one event's blocks say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Derived {
-    first_observer_ns: i64,
-    last_observer_ns: i64,
-    last_ready_ns: i64,
-    visibility_ns: Option<i64>,
-    observers: u32,
-}
 
 /// The most disagreements that are told; one is enough to refuse.
 const MOST_FAULTS: usize = 100;
 
-/// The rows of a yield cell's blocks, taken in a piece at a time; what is kept grows with the events only.
+/// The rows of a cell's blocks, taken in a piece at a time; what is kept grows with the events only.
 pub struct BlockCheck<'a> {
     events: &'a Table,
+    table: &'a TableSpec,
     expected: BTreeSet<(u32, u32)>,
-    derived: BTreeMap<(u32, u32), Derived>,
+    /// What each event's rows give, by derivation.
+    derived: BTreeMap<(u32, u32), Vec<Option<i64>>>,
     current: Option<(u32, u32)>,
     blocks_of_current: BTreeSet<u32>,
     faults: Vec<String>,
 }
 
-/// Every disagreement between the events of a yield cell and its blocks' rows: one row a block that observed the event.
-/// Events with an anomaly are left out, since their rows may be partial.
+/// Every disagreement between the events of a cell and its blocks' rows. Events with an anomaly are left out, since their rows
+/// may be partial.
 ///
 /// # Errors
 /// When a table lacks a column.
-pub fn check_blocks(events: &Table, blocks: &Table) -> anyhow::Result<Vec<String>> {
-    let mut check = BlockCheck::new(events)?;
+pub fn check_blocks(events: &Table, table: &TableSpec, blocks: &Table) -> anyhow::Result<Vec<String>> {
+    let mut check = BlockCheck::new(events, table)?;
     check.add(blocks)?;
     check.finish()
 }
@@ -43,10 +36,11 @@ impl<'a> BlockCheck<'a> {
     ///
     /// # Errors
     /// When the table lacks a column.
-    pub fn new(events: &'a Table) -> anyhow::Result<Self> {
+    pub fn new(events: &'a Table, table: &'a TableSpec) -> anyhow::Result<Self> {
         let keys = events.u32("launch")?.iter().copied().zip(events.u32("event")?.iter().copied());
         Ok(Self {
             events,
+            table,
             expected: keys.collect(),
             derived: BTreeMap::new(),
             current: None,
@@ -58,9 +52,16 @@ impl<'a> BlockCheck<'a> {
     /// Takes in rows. Those of one event follow each other, as the harness writes them.
     ///
     /// # Errors
-    /// When the table lacks a column.
+    /// When the table lacks a column, or the contract names no rows of blocks.
     pub fn add(&mut self, blocks: &Table) -> anyhow::Result<()> {
-        let [launch, event, block, _, observed, ready, last_old] = columns(blocks)?;
+        let spec = self.table.blocks.as_ref().context("the contract names no rows of blocks")?;
+        let [launch, event, block] = ["launch", "event", "block"].map(|name| blocks.u32(name));
+        let (launch, event, block) = (launch?, event?, block?);
+        let column = |how: &Derive| match how {
+            Derive::Min(name) | Derive::Max(name) | Derive::MaxAfter(name) => blocks.u32(name).map(Some),
+            Derive::Rows => Ok(None),
+        };
+        let columns = spec.derived.iter().map(|derived| column(&derived.how)).collect::<anyhow::Result<Vec<_>>>()?;
         for i in 0..blocks.rows() {
             let key = (launch[i], event[i]);
             if self.current != Some(key) {
@@ -72,16 +73,10 @@ impl<'a> BlockCheck<'a> {
             if !self.blocks_of_current.insert(block[i]) {
                 self.fault(format!("block {} has two rows for event {} of launch {}", block[i], key.1, key.0));
             }
-            let observed = signed(observed[i]);
-            let row = Derived {
-                first_observer_ns: observed,
-                last_observer_ns: observed,
-                last_ready_ns: signed(ready[i]),
-                // A poll that began at the very instant was not after it.
-                visibility_ns: Some(signed(last_old[i])).filter(|ns| *ns > 0),
-                observers: 1,
-            };
-            self.derived.entry(key).and_modify(|all| all.join(&row)).or_insert(row);
+            let so_far = self.derived.entry(key).or_insert_with(|| vec![None; spec.derived.len()]);
+            for ((so_far, derived), column) in so_far.iter_mut().zip(&spec.derived).zip(&columns) {
+                *so_far = derive(&derived.how, *so_far, column.map(|column| signed(column[i])));
+            }
         }
         Ok(())
     }
@@ -108,48 +103,40 @@ impl<'a> BlockCheck<'a> {
     /// When the table of events lacks a column.
     pub fn finish(mut self) -> anyhow::Result<Vec<String>> {
         let events = self.events;
-        let (launch, event, anomaly) = (events.u32("launch")?, events.u32("event")?, events.u32("anomaly")?);
-        let (first, last) = (events.i64("first_observer_ns")?, events.i64("last_observer_ns")?);
-        let (last_ready, visibility) = (events.i64("last_ready_ns")?, events.opt_i64("visibility_ns")?);
-        let (observers, ready) = (events.u32("observers")?, events.u32("ready")?);
-        for i in (0..events.rows()).filter(|i| anomaly[*i] == 0) {
-            let said = Derived {
-                first_observer_ns: first[i],
-                last_observer_ns: last[i],
-                last_ready_ns: last_ready[i],
-                visibility_ns: visibility[i],
-                observers: observers[i],
-            };
+        let spec = self.table.blocks.as_ref().context("the contract names no rows of blocks")?;
+        let (launch, event) = (events.u32("launch")?, events.u32("event")?);
+        let anomaly = self.table.anomaly().map(|name| events.u32(name)).transpose()?;
+        let said = spec.derived.iter().map(|derived| super::numbers(events, &derived.event));
+        let said = said.collect::<anyhow::Result<Vec<_>>>()?;
+        for i in (0..events.rows()).filter(|i| anomaly.is_none_or(|anomaly| anomaly[*i] == 0)) {
             let name = format!("event {} of launch {}", event[i], launch[i]);
-            match self.derived.get(&(launch[i], event[i])).copied() {
-                None => self.fault(format!("{name} has no rows of blocks")),
-                Some(found) if found != said => self.fault(format!("{name} says {said:?}, its blocks say {found:?}")),
-                Some(found) if found.observers != ready[i] => {
-                    self.fault(format!("{name} says {} blocks were ready, {} have rows", ready[i], found.observers));
-                }
-                Some(_) => {}
+            let Some(found) = self.derived.get(&(launch[i], event[i])) else {
+                self.fault(format!("{name} has no rows of blocks"));
+                continue;
+            };
+            let mut wrong = spec.derived.iter().zip(found).zip(&said).filter(|((_, found), said)| said[i] != **found);
+            if let Some(((derived, found), said)) = wrong.next() {
+                let shown = |value: Option<i64>| value.map_or("none".to_owned(), |value| value.to_string());
+                let (said, found) = (shown(said[i]), shown(*found));
+                self.fault(format!("{name} says {} = {said}, and its blocks say {found}", derived.event));
             }
         }
         Ok(self.faults)
     }
 }
 
-impl Derived {
-    fn join(&mut self, row: &Self) {
-        self.first_observer_ns = self.first_observer_ns.min(row.first_observer_ns);
-        self.last_observer_ns = self.last_observer_ns.max(row.last_observer_ns);
-        self.last_ready_ns = self.last_ready_ns.max(row.last_ready_ns);
-        self.visibility_ns = self.visibility_ns.max(row.visibility_ns);
-        self.observers = self.observers.saturating_add(row.observers);
+/// What one more row makes of a derived value.
+fn derive(how: &Derive, so_far: Option<i64>, value: Option<i64>) -> Option<i64> {
+    match how {
+        Derive::Min(_) => so_far.into_iter().chain(value).min(),
+        Derive::Max(_) => so_far.max(value),
+        // What began at the very instant was not after it.
+        Derive::MaxAfter(_) => so_far.max(value.filter(|ns| *ns > 0)),
+        Derive::Rows => Some(so_far.unwrap_or(0) + 1),
     }
 }
 
-fn columns(blocks: &Table) -> anyhow::Result<[&[u32]; 7]> {
-    let columns: Vec<&[u32]> = BLOCK_ROWS.iter().map(|name| blocks.u32(name)).collect::<anyhow::Result<_>>()?;
-    Ok(columns.try_into().expect("BLOCK_ROWS names seven columns"))
-}
-
-/// A time from the set instant modulo 2^32: what is above 2^31 lies before it.
+/// A time from the event's instant modulo 2^32: what is above 2^31 lies before it.
 fn signed(ns: u32) -> i64 {
     i64::from(ns.cast_signed())
 }

@@ -11,57 +11,36 @@
 //! Each is the correctly rounded decimal of one IEEE division, as Rust and Python both print it, and zero has no sign.
 
 use crate::stats::{Estimate, P50, P99, P999, Quantile, Resamples};
+use schema::compare::Band;
+use schema::contract::{CellSpec, Q, Unit};
 use schema::metrics::Metric;
-use schema::plan::{Cell, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES, Plan, ProfileName};
+use schema::plan::{MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES};
 
-/// What a whole number of a table is printed as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// Microseconds of the device timer, from nanoseconds.
-    DeviceUs,
-    /// Microseconds of the host's clock, from nanoseconds.
-    HostUs,
-    /// Milliseconds of the device timer, from nanoseconds.
-    DeviceMs,
-    /// Megahertz, from kilohertz.
-    Mhz,
+/// Digits after the point, and nanoseconds in one of the unit.
+fn scale(unit: Unit) -> (usize, f64) {
+    match unit {
+        Unit::DeviceUs | Unit::HostUs => (3, 1e3),
+        Unit::DeviceMs => (4, 1e6),
+    }
 }
 
-impl Unit {
-    fn name(self) -> &'static str {
-        match self {
-            Self::DeviceUs | Self::HostUs => "us",
-            Self::DeviceMs => "ms",
-            Self::Mhz => "MHz",
-        }
+/// The default band of a time: a long interval of one timer is steady, tails rest on fewer events, and what ends on the host is
+/// decided by its scheduler. Two steps of a 32 ns timer cannot be told apart.
+fn band_of_time(unit: Unit, q: Q) -> Band {
+    match (unit, q) {
+        (Unit::DeviceMs, _) => Band { pct: 2.0, least: 0.0 },
+        (Unit::DeviceUs, Q::P50) => Band { pct: 5.0, least: 0.064 },
+        (Unit::DeviceUs, _) => Band { pct: 10.0, least: 0.064 },
+        (Unit::HostUs, Q::P50) => Band { pct: 10.0, least: 0.5 },
+        (Unit::HostUs, _) => Band { pct: 30.0, least: 0.5 },
     }
+}
 
-    fn in_names(self) -> &'static str {
-        match self {
-            Self::Mhz => "mhz",
-            _ => self.name(),
-        }
-    }
-
-    fn print(self, value: i64) -> String {
-        let digits = match self {
-            Self::DeviceUs | Self::HostUs => 3,
-            Self::DeviceMs => 4,
-            Self::Mhz => 1,
-        };
-        decimal(self.of(value), digits)
-    }
-
-    /// A whole number of a table in this unit.
-    fn of(self, value: i64) -> f64 {
-        match self {
-            Self::DeviceMs => value as f64 / 1e6,
-            Self::DeviceUs | Self::HostUs | Self::Mhz => value as f64 / 1e3,
-        }
-    }
-
-    fn is_device_time(self) -> bool {
-        matches!(self, Self::DeviceUs | Self::DeviceMs)
+fn rank(q: Q) -> Quantile {
+    match q {
+        Q::P50 => P50,
+        Q::P99 => P99,
+        Q::P999 => P999,
     }
 }
 
@@ -83,6 +62,10 @@ pub struct Drawn {
     pub value: f64,
     /// The value in each resample; empty where it was read or counted, or where there was nothing to draw from.
     pub draws: Vec<f64>,
+    /// The difference between two runs that does not matter, unless the plan says otherwise.
+    pub band: Band,
+    /// What a comparison takes it for.
+    pub drawing: Drawing,
 }
 
 /// Whether a tail below its floor is left out.
@@ -94,71 +77,85 @@ pub enum Tails {
     All,
 }
 
+/// What a comparison of two runs takes a value for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawing {
+    /// It was sampled; its interval is drawn.
+    Sampled,
+    /// It was read or counted: any difference is one.
+    Reading,
+    /// It counts what happens by chance, so that the count itself says how far it may lie from its mean.
+    Chance,
+}
+
 /// The rows of one cell as they come to be.
 pub(super) struct Rows<'a> {
-    plan: &'a Plan,
+    experiment: &'a str,
     run: &'a str,
-    cell: &'a Cell,
-    quantum_ns: Option<u32>,
+    cell: &'a CellSpec,
+    quantum_ns: Option<u64>,
     tails: Tails,
     resamples: Option<Resamples>,
     rows: Vec<Drawn>,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(plan: &'a Plan, run: &'a str, cell: &'a Cell, quantum_ns: Option<u32>, tails: Tails) -> Self {
-        Self { plan, run, cell, quantum_ns, tails, resamples: None, rows: Vec::new() }
+    pub(super) fn new(
+        experiment: &'a str,
+        run: &'a str,
+        cell: &'a CellSpec,
+        quantum_ns: Option<u64>,
+        tails: Tails,
+    ) -> Self {
+        Self { experiment, run, cell, quantum_ns, tails, resamples: None, rows: Vec::new() }
     }
 
     pub(super) fn finish(self) -> Vec<Drawn> {
         self.rows
     }
 
-    /// What draws of this plan and cell depend on: not the run, so that a repeat on equal data gives equal intervals.
-    pub(super) fn cell_seed(&self) -> String {
-        self.seed(self.cell)
+    /// What draws of this cell depend on: not the run, so that a repeat on equal data gives equal intervals.
+    pub(super) fn seed(&self) -> String {
+        self.seed_of(&self.cell.id())
     }
 
-    fn seed(&self, cell: &Cell) -> String {
-        format!("{}/{}/{}", self.plan.experiment, cell.phase.name(), cell.name)
+    fn seed_of(&self, cell: &str) -> String {
+        format!("{}/{cell}", self.experiment)
     }
 
-    /// `<stem>_<unit>_p50`.
-    pub(super) fn median(&mut self, stem: &str, unit: Unit, samples: &[(u32, i64)]) {
-        self.quantiles(stem, unit, samples, &[("p50", P50)]);
-    }
-
-    /// `<stem>_<unit>_p50` and, where there are enough samples, `_p99`.
-    pub(super) fn median_and_tail(&mut self, stem: &str, unit: Unit, samples: &[(u32, i64)]) {
-        self.quantiles(stem, unit, samples, &[("p50", P50), ("p99", P99)]);
-    }
-
-    /// As [`Rows::median_and_tail`], and `_p999` as well.
-    pub(super) fn median_and_far_tail(&mut self, stem: &str, unit: Unit, samples: &[(u32, i64)]) {
-        self.quantiles(stem, unit, samples, &[("p50", P50), ("p99", P99), ("p999", P999)]);
-    }
-
-    fn quantiles(&mut self, stem: &str, unit: Unit, samples: &[(u32, i64)], wanted: &[(&str, Quantile)]) {
+    /// `<stem>_<unit>_p50` and so on; a tail below its floor is left out.
+    pub(super) fn quantiles(&mut self, stem: &str, unit: Unit, samples: &[(u32, i64)], wanted: &[Q]) {
         let resamples = self.resamples_for(samples);
         let launches = resamples.n_launches() as u64;
-        let allowed = |q: &&(&str, Quantile)| self.allows(q.1, samples.len() as u64, launches);
-        let wanted: Vec<(&str, Quantile)> = wanted.iter().filter(allowed).copied().collect();
-        let quantiles: Vec<Quantile> = wanted.iter().map(|(_, q)| *q).collect();
-        let estimates = resamples.quantiles(samples, &quantiles);
+        let wanted: Vec<Q> =
+            wanted.iter().copied().filter(|q| self.allows(*q, samples.len() as u64, launches)).collect();
+        let ranks: Vec<Quantile> = wanted.iter().map(|q| rank(*q)).collect();
+        let estimates = resamples.quantiles(samples, &ranks);
         self.resamples = Some(resamples);
-        for ((suffix, _), estimate) in wanted.iter().zip(estimates) {
-            self.whole(&format!("{stem}_{}_{suffix}", unit.in_names()), unit, estimate);
+        for (q, estimate) in wanted.into_iter().zip(estimates) {
+            self.time(&format!("{stem}_{}_{}", unit.name(), q.name()), unit, estimate, band_of_time(unit, q));
         }
     }
 
-    fn allows(&self, q: Quantile, events: u64, launches: u64) -> bool {
+    /// `clock_mhz_p50`, from kilohertz.
+    pub(super) fn clock(&mut self, khz: &[(u32, i64)]) {
+        let resamples = self.resamples_for(khz);
+        let estimate = resamples.quantiles(khz, &[P50]).pop();
+        self.resamples = Some(resamples);
+        let mhz = |khz: i64| khz as f64 / 1e3;
+        let band = Band { pct: 1.0, least: 0.0 };
+        if let Some(estimate) = estimate {
+            self.push("clock_mhz_p50", "MHz", estimate, band, |khz| decimal(mhz(khz), 1), mhz);
+        }
+    }
+
+    fn allows(&self, q: Q, events: u64, launches: u64) -> bool {
         let floor = match q {
-            P99 => MIN_EVENTS_P99,
-            P999 => MIN_EVENTS_P999,
-            _ => return true,
+            Q::P50 => return true,
+            Q::P99 => MIN_EVENTS_P99,
+            Q::P999 => MIN_EVENTS_P999,
         };
-        let enough = self.plan.profile_name != ProfileName::Smoke && events >= floor && launches >= MIN_LAUNCHES;
-        enough || self.tails == Tails::All
+        self.tails == Tails::All || (events >= floor && launches >= MIN_LAUNCHES)
     }
 
     /// The draws over the launches of these samples; metrics over the same launches share them.
@@ -166,39 +163,55 @@ impl<'a> Rows<'a> {
         let launches = samples.iter().map(|(launch, _)| *launch);
         match self.resamples.take() {
             Some(resamples) if resamples.covers(launches.clone()) => resamples,
-            _ => Resamples::new(&self.seed(self.cell), launches),
+            _ => Resamples::new(&self.seed(), launches),
         }
     }
 
     /// The median of samples of any cell, with its interval; what a ratio is made of.
-    pub(super) fn estimate_of(&self, cell: &Cell, samples: &[(u32, i64)]) -> Option<Estimate<i64>> {
+    pub(super) fn estimate_of(&self, cell: &str, samples: &[(u32, i64)]) -> Option<Estimate<i64>> {
         let launches = samples.iter().map(|(launch, _)| *launch);
-        Resamples::new(&self.seed(cell), launches).quantiles(samples, &[P50]).pop()
+        Resamples::new(&self.seed_of(cell), launches).quantiles(samples, &[P50]).pop()
     }
 
-    /// A row for a whole number, as a bound where it is a device time under two quanta.
-    fn whole(&mut self, metric: &str, unit: Unit, estimate: Estimate<i64>) {
-        let bound = self.quantum_ns.filter(|_| unit.is_device_time()).map(|quantum| 2 * i64::from(quantum));
-        let (estimate, note) = match bound {
-            Some(bound) if estimate.value < bound => (bounded(estimate, bound), "bound: under two quanta"),
-            _ => (estimate, ""),
+    /// A row for a time, as a bound where it is a device time under two quanta.
+    fn time(&mut self, metric: &str, unit: Unit, estimate: Estimate<i64>, band: Band) {
+        let quantum = self.quantum_ns.filter(|_| unit.is_device()).and_then(|quantum| i64::try_from(quantum).ok());
+        let (digits, in_unit) = scale(unit);
+        let of = |ns: i64| ns as f64 / in_unit;
+        let bound = quantum.map(|quantum| 2 * quantum).filter(|bound| estimate.value < *bound);
+        let estimate = match bound {
+            Some(bound) => bounded(estimate, bound),
+            None => estimate,
         };
-        self.push(metric, unit.name(), estimate, note, |value| unit.print(value), |value| unit.of(value));
+        self.push(metric, unit.name(), estimate, band, |ns| decimal(of(ns), digits), of);
+        if bound.is_some() {
+            self.annotate(metric, "bound: under two quanta");
+        }
     }
 
     /// A count of something that should not be, among `n`.
-    pub(super) fn count(&mut self, metric: &str, count: u64, n: u64) {
-        self.push(metric, "1", Estimate::exact(count, n), "", |count| count.to_string(), |count| count as f64);
+    pub(super) fn count(&mut self, metric: &str, count: u64, n: u64, drawing: Drawing) {
+        let exact = Band { pct: 0.0, least: 0.0 };
+        self.push(metric, "1", Estimate::exact(count, n), exact, |count| count.to_string(), |count| count as f64);
+        self.last().drawing = drawing;
     }
 
     /// A row in whole nanoseconds, never a bound: differences of times, and the timer's own properties.
-    pub(super) fn nanoseconds(&mut self, metric: &str, estimate: Estimate<i64>, note: &str) {
-        self.push(metric, "ns", estimate, note, |value| value.to_string(), |value| value as f64);
+    pub(super) fn nanoseconds(&mut self, metric: &str, estimate: Estimate<i64>, band: Band, note: &str) {
+        self.push(metric, "ns", estimate, band, |value| value.to_string(), |value| value as f64);
+        note.clone_into(&mut self.last().metric.note);
+    }
+
+    /// A value that was read, in nanoseconds.
+    pub(super) fn reading(&mut self, metric: &str, value: i64, n: u64, band: Band, note: &str) {
+        self.nanoseconds(metric, Estimate::exact(value, n), band, note);
+        self.last().drawing = Drawing::Reading;
     }
 
     /// A row in floating point with three digits.
-    pub(super) fn real(&mut self, metric: &str, unit: &str, estimate: Estimate<f64>, note: &str) {
-        self.push(metric, unit, estimate, note, |value| decimal(value, 3), |value| value);
+    pub(super) fn real(&mut self, metric: &str, unit: &str, estimate: Estimate<f64>, band: Band, note: &str) {
+        self.push(metric, unit, estimate, band, |value| decimal(value, 3), |value| value);
+        note.clone_into(&mut self.last().metric.note);
     }
 
     /// A ratio of two medians over the same end points, with the widest interval their intervals allow.
@@ -209,16 +222,21 @@ impl<'a> Rows<'a> {
         let pairs = over.draws.iter().zip(&under.draws);
         let draws = pairs.filter_map(|(over, under)| divide(*over, *under)).collect();
         if let Some(value) = divide(over.value, under.value) {
-            self.real("ratio", "1", Estimate { value, interval, n: over.n.min(under.n), draws }, note);
+            let estimate = Estimate { value, interval, n: over.n.min(under.n), draws };
+            self.real("ratio", "1", estimate, Band { pct: 10.0, least: 0.0 }, note);
         }
     }
 
-    /// Says something beside the last row of `metric`.
-    pub(super) fn annotate(&mut self, metric: &str, note: &str) {
-        for row in self.rows.iter_mut().map(|row| &mut row.metric).filter(|row| row.metric == metric) {
+    /// Says something beside the rows of a metric, or of each metric with this stem.
+    pub(super) fn annotate(&mut self, stem: &str, note: &str) {
+        for row in self.rows.iter_mut().map(|row| &mut row.metric).filter(|row| row.metric.starts_with(stem)) {
             let separator = if row.note.is_empty() { "" } else { "; " };
             row.note = format!("{}{separator}{note}", row.note);
         }
+    }
+
+    fn last(&mut self) -> &mut Drawn {
+        self.rows.last_mut().expect("a row was just pushed")
     }
 
     fn push<T: Copy>(
@@ -226,15 +244,15 @@ impl<'a> Rows<'a> {
         metric: &str,
         unit: &str,
         estimate: Estimate<T>,
-        note: &str,
+        band: Band,
         print: impl Fn(T) -> String,
         of: impl Fn(T) -> f64,
     ) {
         let (lo, hi) = estimate.interval.map_or_else(Default::default, |(lo, hi)| (print(lo), print(hi)));
         let metric = Metric {
             run: self.run.to_owned(),
-            experiment: self.plan.experiment.clone(),
-            phase: self.cell.phase.name().to_owned(),
+            experiment: self.experiment.to_owned(),
+            phase: self.cell.phase.clone(),
             cell: self.cell.name.clone(),
             metric: metric.to_owned(),
             unit: unit.to_owned(),
@@ -242,10 +260,10 @@ impl<'a> Rows<'a> {
             lo,
             hi,
             n: estimate.n,
-            note: note.to_owned(),
+            note: String::new(),
         };
         let draws = estimate.draws.into_iter().map(&of).collect();
-        self.rows.push(Drawn { metric, value: of(estimate.value), draws });
+        self.rows.push(Drawn { metric, value: of(estimate.value), draws, band, drawing: Drawing::Sampled });
     }
 }
 
@@ -261,12 +279,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_print_their_digits() {
-        let check = |unit: Unit, value, expected| assert_eq!(unit.print(value), expected);
+    fn numbers_print_their_digits() {
+        let check = |unit: Unit, ns: i64, expected: &str| {
+            let (digits, in_unit) = scale(unit);
+            assert_eq!(decimal(ns as f64 / in_unit, digits), expected);
+        };
         check(Unit::DeviceUs, 7_168, "7.168");
         check(Unit::HostUs, -32, "-0.032");
         check(Unit::DeviceMs, 1_298_432, "1.2984");
-        check(Unit::Mhz, 1_980_000, "1980.0");
         assert_eq!(decimal(-0.0004, 3), "0.000");
         assert_eq!(decimal(-0.0006, 3), "-0.001");
     }
