@@ -13,6 +13,7 @@ pub mod driver;
 pub mod environment;
 pub mod events;
 pub mod exit;
+pub mod facts;
 pub mod manifest;
 pub mod metrics;
 pub mod plan;

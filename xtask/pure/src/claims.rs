@@ -56,7 +56,7 @@ fn malformed(claim: &Claim, what: &str) -> anyhow::Error {
 
 fn check_term(term: &Term) -> anyhow::Result<()> {
     term.threshold.parse::<Decimal>().context("threshold")?;
-    let any_device = Slots { sms: 1, calibrate_per_sm: 1, drain_per_sm: 1, yield_per_sm: 1 };
+    let any_device = Slots::of_sms(1).with("calibrate_per_sm", 1).with("drain_per_sm", 1).with("yield_per_sm", 1);
     for metric in std::iter::once(&term.value).chain(&term.over) {
         resolve(&metric.cell, &any_device)?;
     }
@@ -90,9 +90,9 @@ fn unit_of(metric: &str) -> &'static str {
 /// The cell's name on this device.
 pub(crate) fn resolve(cell: &str, slots: &Slots) -> anyhow::Result<String> {
     let name = cell
-        .replace("{sms}", &slots.sms.to_string())
-        .replace("{drain_full}", &(slots.sms * slots.drain_per_sm).to_string())
-        .replace("{yield_full}", &(slots.sms * slots.yield_per_sm).to_string());
+        .replace("{sms}", &slots.sms().to_string())
+        .replace("{drain_full}", &(slots.sms() * slots.per_sm("drain_per_sm")).to_string())
+        .replace("{yield_full}", &(slots.sms() * slots.per_sm("yield_per_sm")).to_string());
     anyhow::ensure!(!name.contains(['{', '}']), "cell {cell:?} holds an unknown placeholder");
     Ok(name)
 }

@@ -217,17 +217,17 @@ fn side_by_side(a: (&[Drawn], &Slots), b: (&[Drawn], &Slots)) -> Vec<Compared> {
 fn role(row: &Drawn, slots: &Slots) -> String {
     let phase = Phase::ALL.into_iter().find(|phase| phase.name() == row.metric.phase);
     let per_sm = match phase {
-        Some(Phase::Baseline) => slots.drain_per_sm,
-        Some(Phase::Yield) => slots.yield_per_sm,
+        Some(Phase::Baseline) => slots.per_sm("drain_per_sm"),
+        Some(Phase::Yield) => slots.per_sm("yield_per_sm"),
         _ => 0,
     };
-    let full = slots.sms * per_sm;
+    let full = slots.sms() * per_sm;
     let part = |part: &str| match part.strip_prefix("blocks=").and_then(|n| n.parse::<u32>().ok()) {
         Some(n) if n == full => "blocks=full".to_owned(),
         Some(n) if n + 1 == full => "blocks=one_open".to_owned(),
-        Some(n) if n == slots.sms => "blocks=sms".to_owned(),
-        Some(n) if phase == Some(Phase::Calibrate) && n.is_multiple_of(slots.sms) => {
-            format!("blocks={}*sms", n / slots.sms)
+        Some(n) if n == slots.sms() => "blocks=sms".to_owned(),
+        Some(n) if phase == Some(Phase::Calibrate) && n.is_multiple_of(slots.sms()) => {
+            format!("blocks={}*sms", n / slots.sms())
         }
         _ => part.to_owned(),
     };

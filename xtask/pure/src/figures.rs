@@ -101,7 +101,7 @@ fn tiles(source: &Source, slots: &Slots) -> Chart {
         if series.last().is_none_or(|(last, _)| *last != k) {
             series.push((k, Vec::new()));
         }
-        let per_sm = f64::from(blocks) / f64::from(slots.sms);
+        let per_sm = f64::from(blocks) / f64::from(slots.sms());
         series.last_mut().expect("one was just pushed").1.push((per_sm, us));
     }
     let dotted = |(k, points)| Series::Dotted { name: format!("K = {k}"), points };

@@ -83,7 +83,7 @@ pub fn summarize_drawn(
     let quantum_ns = planned
         .iter()
         .filter(|cell| cell.work == Work::Timer)
-        .find_map(|cell| find(cells, cell)?.record.facts.timer_quantum_ns);
+        .find_map(|cell| u32::try_from(find(cells, cell)?.record.facts.whole("timer_quantum_ns")?).ok());
     let mut metrics = Vec::new();
     for cell in &planned {
         let Some(data) = find(cells, cell) else { continue };
@@ -213,11 +213,11 @@ fn refuse_duplicates<K: Ord + std::fmt::Debug>(what: &str, keys: impl Iterator<I
 /// The baseline cell with every slot taken, if `cell` is the host-set yield cell with every slot taken.
 pub(super) fn ratio_baseline<'a>(plan: &Plan, slots: &Slots, planned: &'a [Cell], cell: &Cell) -> Option<&'a Cell> {
     let Work::Yield { k: yield_k, blocks, set: Setter::Host, .. } = cell.work else { return None };
-    let full = |per_sm| Residency::Full.blocks(slots.sms, per_sm);
-    if blocks != full(slots.yield_per_sm) || plan.profile.baseline.k != yield_k {
+    let full = |per_sm| Residency::Full.blocks(slots.sms(), per_sm);
+    if blocks != full(slots.per_sm("yield_per_sm")) || plan.profile.baseline.k != yield_k {
         return None;
     }
-    let work = Work::Baseline { k: yield_k, blocks: full(slots.drain_per_sm) };
+    let work = Work::Baseline { k: yield_k, blocks: full(slots.per_sm("drain_per_sm")) };
     planned.iter().find(|cell| cell.work == work)
 }
 

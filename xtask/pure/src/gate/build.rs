@@ -204,8 +204,11 @@ fn over_budget(budget: &schema::build::Budget, kernel: &Kernel) -> Vec<String> {
 /// The residency that the grid of cells was made from is what the resources allow.
 fn judge_residency(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
     let slots = &evidence.environment.device.slots;
-    let declared =
-        [("calibrate", slots.calibrate_per_sm), ("drain", slots.drain_per_sm), ("yield", slots.yield_per_sm)];
+    let declared = [
+        ("calibrate", slots.per_sm("calibrate_per_sm")),
+        ("drain", slots.per_sm("drain_per_sm")),
+        ("yield", slots.per_sm("yield_per_sm")),
+    ];
     for (stem, per_sm) in declared {
         let of_file = kernels.iter().filter(|kernel| kernel.file.rsplit('/').next() == Some(stem));
         let Some(fewest) = of_file.map(|kernel| kernel.blocks_per_sm).min() else { continue };

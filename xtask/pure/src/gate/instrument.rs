@@ -14,7 +14,8 @@ const AGAIN: &str = "measure the instrument phase again: cargo xtask run --fresh
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let mut rule = Rule::new("instrument");
     let timer = evidence.cells.iter().find(|cell| cell.name() == "instrument/timer");
-    let quantum = timer.and_then(|cell| cell.data.record.facts.timer_quantum_ns).unwrap_or(0);
+    let quantum = timer.and_then(|cell| cell.data.record.facts.whole("timer_quantum_ns"));
+    let quantum = quantum.and_then(|ns| u32::try_from(ns).ok()).unwrap_or(0);
     rule.must_count("timer_quantum_ns", u64::from(quantum), AGAIN);
     match timer {
         Some(timer) => judge_offsets(&mut rule, evidence, timer),
@@ -32,7 +33,7 @@ fn judge_offsets(rule: &mut Rule, evidence: &Evidence, timer: &CellEvidence) {
     };
     let seen: BTreeSet<u32> = sm.iter().zip(rounds).filter(|(_, rounds)| **rounds > 0).map(|(sm, _)| *sm).collect();
     rule.must_count("sms_measured", seen.len() as u64, AGAIN);
-    let sms = evidence.environment.device.slots.sms;
+    let sms = evidence.environment.device.slots.sms();
     let all = seen.len() as u64 == u64::from(sms);
     rule.require(all, format!("offsets of {} SMs were measured, and the device has {sms}", seen.len()), AGAIN);
     rule.count("sm_offset_ns_max", offsets.iter().map(|offset| offset.saturating_abs()).max());

@@ -62,16 +62,17 @@ fn measured_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
     let facts = || evidence.cells.iter().map(|cell| (cell, &cell.data.record.facts));
-    let caught = facts().filter(|(_, f)| f.poison_caught == Some(true)).count() as u64;
+    let caught = facts().filter(|(_, f)| f.flag("poison_caught") == Some(true)).count() as u64;
     rule.must_count("poison_caught", caught, FIND_IT);
-    let missed = facts().filter(|(_, f)| f.poison_caught == Some(false));
+    let missed = facts().filter(|(_, f)| f.flag("poison_caught") == Some(false));
     let mut reasons: Vec<String> =
         missed.map(|(cell, _)| format!("{}: the oracle missed a planted wrong element", cell.name())).collect();
-    let unproven = facts().filter(|(cell, f)| cell.data.record.phase == Phase::Calibrate && f.poison_caught.is_none());
+    let unproven =
+        facts().filter(|(cell, f)| cell.data.record.phase == Phase::Calibrate && f.flag("poison_caught").is_none());
     reasons.extend(unproven.map(|(cell, _)| format!("{}: no wrong element was planted", cell.name())));
     rule.refuse_all(reasons, FIND_IT);
     let worst = facts()
-        .filter_map(|(_, f)| f.max_relative_error)
+        .filter_map(|(_, f)| f.number("max_relative_error"))
         .fold(None, |worst: Option<f64>, error| Some(worst.map_or(error, |known| known.max(error))));
     rule.count("max_relative_error", worst);
 }

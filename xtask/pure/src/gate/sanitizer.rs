@@ -138,13 +138,13 @@ fn cubins_of(evidence: &Evidence, symbol: &str) -> BTreeSet<Digest> {
 
 /// A clean verdict with evidence that something ran: launches, out of a cubin of this build, and every site that the mode has.
 fn is_positive(verdict: &SanitizerVerdict, shape: Shape<'_>, cubins: &BTreeSet<Digest>) -> bool {
-    let sites = verdict.sites;
+    let passed_site = |site: &str| verdict.sites.get(site).is_some_and(|times| *times > 0);
     let events = shape.1.starts_with("event_") || shape.1 == "setter";
     // The timer works on no tile.
-    let copied = shape.1 == "timer" || sites.copy > 0;
+    let copied = shape.1 == "timer" || passed_site("copy");
     let built = |config: &LaunchConfig| config.cubin.is_some_and(|cubin| cubins.contains(&cubin));
     let launched = verdict.configs.iter().any(|config| self::shape(config) == shape && built(config));
-    let passed = launched && copied && (!events || (sites.yields > 0 && sites.claim > 0));
+    let passed = launched && copied && (!events || (passed_site("yield") && passed_site("claim")));
     let clean = verdict.state == State::Clean && verdict.findings == Some(0) && verdict.exit_code == Some(0);
     clean && passed && verdict.launches > 0 && !verdict.tool_version.is_empty()
 }

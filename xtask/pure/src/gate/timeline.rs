@@ -22,7 +22,8 @@ const PEAK_PCT: f64 = 2.0;
 #[must_use]
 pub fn timer_slack_ns(evidence: &Evidence) -> i64 {
     let timer = evidence.cells.iter().find(|cell| cell.data.record.cell == "timer");
-    let quantum = timer.and_then(|cell| cell.data.record.facts.timer_quantum_ns).map_or(0, i64::from);
+    let quantum = timer.and_then(|cell| cell.data.record.facts.whole("timer_quantum_ns"));
+    let quantum = quantum.and_then(|ns| i64::try_from(ns).ok()).unwrap_or(0);
     let offsets = timer.and_then(|cell| cell.data.events.i64("offset_ns").ok()).unwrap_or_default();
     offsets.iter().map(|offset| offset.saturating_abs()).max().unwrap_or(0).saturating_add(2 * quantum)
 }
@@ -98,7 +99,10 @@ impl Story<'_> {
     }
 
     fn other_tasks(&self) -> Result<usize, String> {
-        let Some(said) = self.cell.data.record.facts.tasks else { return Ok(0) };
+        let Some(said) = self.cell.data.record.facts.get("tasks").map(|tasks| tasks.as_u64().unwrap_or(u64::MAX))
+        else {
+            return Ok(0);
+        };
         let counted = u32s(self.launches, "tasks")?.iter().zip(u32s(self.launches, "warmup")?);
         Ok(counted.filter(|(tasks, warm)| **warm == 0 && u64::from(**tasks) != said).count())
     }
@@ -106,21 +110,23 @@ impl Story<'_> {
     /// Whether the poll-free arm was launched with as many blocks as the header says.
     fn is_fair(&self, work: &Work) -> Result<bool, String> {
         let Work::Cost { poll, .. } = work else { return Ok(true) };
-        let Some(said) = self.cell.data.record.facts.poll_free_blocks else { return Ok(true) };
+        let facts = &self.cell.data.record.facts;
+        let Some(said) = facts.whole("poll_free_blocks") else { return Ok(facts.get("poll_free_blocks").is_none()) };
         let (configs, ending) = (&self.cell.data.record.configs, format!("_p{poll}"));
         let launched = u32s(self.launches, "config")?.iter().filter_map(|index| configs.get(*index as usize));
-        Ok(launched.filter(|config| !config.symbol.ends_with(&ending)).all(|config| config.grid == said))
+        Ok(launched.filter(|config| !config.symbol.ends_with(&ending)).all(|config| u64::from(config.grid) == said))
     }
 
     /// Whether the peak that a share is taken of is that of the device at the clock of the cell's launches.
     fn peak_follows(&self, device: &DeviceFacts) -> Result<bool, String> {
-        let Some(said) = self.cell.data.record.facts.fp32_peak_tflops else { return Ok(true) };
+        let facts = &self.cell.data.record.facts;
+        let Some(said) = facts.number("fp32_peak_tflops") else { return Ok(facts.get("fp32_peak_tflops").is_none()) };
         let counted = u32s(self.launches, "clock_khz_p50")?.iter().zip(u32s(self.launches, "warmup")?);
         let mut khz: Vec<u32> = counted.filter(|(_, warm)| **warm == 0).map(|(khz, _)| *khz).collect();
         khz.sort_unstable();
         let khz = khz.get(khz.len() / 2).copied().unwrap_or_default();
         // Each lane multiplies and adds in a cycle.
-        let lanes = f64::from(device.slots.sms) * f64::from(device.fp32_lanes_per_sm);
+        let lanes = f64::from(device.slots.sms()) * f64::from(device.fp32_lanes_per_sm);
         let tflops = 2.0 * lanes * f64::from(khz) / 1e9;
         Ok((said - tflops).abs() <= tflops * PEAK_PCT / 100.0)
     }

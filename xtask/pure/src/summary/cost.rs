@@ -14,7 +14,7 @@ pub(super) fn polling(data: &CellData, kept: &Kept, rows: &mut Rows) -> anyhow::
     let drain = |i| Drain { quad: quad[i], position: position[i], arm: arm[i], wall_ns: wall[i] };
     let drains: Vec<Drain> = kept.rows(launch)?.into_iter().map(drain).collect();
     if let Some(cost) = abba_cost(&rows.cell_seed(), &drains)? {
-        let blocks = data.record.facts.poll_free_blocks;
+        let blocks = data.record.facts.whole("poll_free_blocks");
         let note = blocks.map_or_else(String::new, |blocks| format!("against {blocks} poll-free blocks"));
         rows.real("poll_cost_pct", "%", cost, &note);
     }
@@ -36,8 +36,8 @@ pub(super) fn polling(data: &CellData, kept: &Kept, rows: &mut Rows) -> anyhow::
 /// The share of the fp32 peak that a drain of this length reaches, in per cent; absent where a fact is.
 fn peak_share(data: &CellData, wall: &Estimate<i64>) -> Option<Estimate<f64>> {
     let facts = &data.record.facts;
-    let flop = facts.tasks? as f64 * facts.flop_per_tile? as f64;
-    let peak_tflops = facts.fp32_peak_tflops.filter(|peak| *peak > 0.0)?;
+    let flop = facts.number("tasks")? * facts.number("flop_per_tile")?;
+    let peak_tflops = facts.number("fp32_peak_tflops").filter(|peak| *peak > 0.0)?;
     let share = |ns: i64| flop / ns as f64 / 1e3 / peak_tflops * 100.0;
     let positive = wall.value > 0 && wall.draws.iter().all(|ns| *ns > 0);
     let interval = wall.interval.map(|(lo, hi)| (share(hi), share(lo)));

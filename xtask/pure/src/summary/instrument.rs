@@ -10,8 +10,8 @@ use schema::table::Table;
 /// `timer_quantum_ns`: the step of the global timer. `sm_offset_ns_max`: the largest distance of an SM's timer from that
 /// of block 0's SM.
 pub(super) fn timer(data: &CellData, rows: &mut Rows) -> anyhow::Result<()> {
-    if let Some(quantum) = data.record.facts.timer_quantum_ns {
-        rows.nanoseconds("timer_quantum_ns", Estimate::exact(i64::from(quantum), 1), "");
+    if let Some(quantum) = data.record.facts.whole("timer_quantum_ns") {
+        rows.nanoseconds("timer_quantum_ns", Estimate::exact(i64::try_from(quantum)?, 1), "");
     }
     let offsets = data.events.i64("offset_ns")?;
     let rtt = data.events.u32("rtt_ns")?;
