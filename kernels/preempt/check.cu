@@ -1,26 +1,11 @@
 // Compares every output tile, bit by bit, with the float64 reference, one warp a tile.
+#include "check.cuh"
 #include "tile.cuh"
 
 namespace {
 
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kCheckThreads = 256;
-constexpr uint32_t kUnwritten = 0xFFFFFFFFu;  // `oracle::UNWRITTEN`.
-
-struct TileCheck {
-    bool wrong = false;
-    bool unwritten = false;
-    float error = 0.0f;
-
-    __device__ __forceinline__ void element(uint32_t got, uint32_t want) {
-        unwritten |= got == kUnwritten;
-        if (got == want) return;
-        wrong = true;
-        const float expected = __uint_as_float(want);
-        const float difference = fabsf(__uint_as_float(got) - expected) / fmaxf(fabsf(expected), 1.0f);
-        error = difference == difference ? fmaxf(error, difference) : __uint_as_float(0x7F800000u);
-    }
-};
 
 __device__ __forceinline__ void check(const CheckArgs& args) {
     const uint32_t lane = threadIdx.x % kWarp;
@@ -32,7 +17,7 @@ __device__ __forceinline__ void check(const CheckArgs& args) {
         }
         const uint4* got = reinterpret_cast<const uint4*>(args.c + static_cast<uint64_t>(tile) * kTileFloats);
         const uint4* want = reinterpret_cast<const uint4*>(args.reference + pair * kTileFloats);
-        TileCheck result;
+        OutputCheck result;
 #pragma unroll 4
         for (uint32_t i = lane; i < kTileFloats / 4; i += kWarp) {
             const uint4 g = got[i];

@@ -5,6 +5,7 @@
 //! `<cell>.clock.parquet`. The columns of each table are listed at its constant.
 
 use crate::Digest;
+pub use crate::facts::Facts;
 use crate::plan::{Phase, Slots};
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,7 @@ pub struct CellRecord {
     /// The files beside this header, by suffix, with digest and size.
     pub files: Vec<CellFile>,
     /// Facts of the cell that are neither events nor launches, such as the timer quantum.
-    pub facts: CellFacts,
+    pub facts: Facts,
 }
 
 /// A table beside a cell's header.
@@ -68,30 +69,6 @@ pub struct LaunchConfig {
     pub cooperative: bool,
     /// Digest of the very bytes handed to the driver; absent on the emulated device.
     pub cubin: Option<Digest>,
-}
-
-/// Single facts of a cell; absent where the cell does not measure them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CellFacts {
-    /// The step of the global timer, in nanoseconds.
-    pub timer_quantum_ns: Option<u32>,
-    /// Peak fp32 rate of the device from SM count, lanes and the observed clock, in TFLOP/s.
-    pub fp32_peak_tflops: Option<f64>,
-    /// Background tiles per launch.
-    pub tasks: Option<u64>,
-    /// Blocks of the poll-free arm (cost cells): as many as the polling arm has, so that nothing else is compared.
-    pub poll_free_blocks: Option<u32>,
-    /// Blocks of the poll-free grid that was fastest in the pilot (cost cells).
-    pub fastest_poll_free_blocks: Option<u32>,
-    /// Median drain of each poll-free candidate in the pilot: blocks and nanoseconds (cost cells).
-    pub pilot: Option<Vec<(u32, u64)>>,
-    /// Floating-point operations of one tile.
-    pub flop_per_tile: Option<u64>,
-    /// Largest relative error against the float64 oracle (calibrate cells check every element).
-    pub max_relative_error: Option<f64>,
-    /// Whether the oracle caught a planted wrong element in this cell's own output.
-    pub poison_caught: Option<bool>,
 }
 
 /// `<cell>.launches.parquet`: one row a launch, warm-up included.

@@ -14,6 +14,7 @@ pub mod driver;
 pub mod environment;
 pub mod events;
 pub mod exit;
+pub mod facts;
 pub mod manifest;
 pub mod metrics;
 pub mod plan;

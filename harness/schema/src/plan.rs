@@ -328,17 +328,40 @@ pub const CLOCK_REDRAW_SHARE: u32 = 20;
 /// See [`CLOCK_REDRAW_SHARE`].
 pub const CLOCK_REDRAWS: u32 = 20;
 
-/// What a device holds of each kernel, as far as the grid of cells depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slots {
-    /// Streaming multiprocessors.
-    pub sms: u32,
-    /// Resident blocks per SM of the calibrate kernel.
-    pub calibrate_per_sm: u32,
-    /// Resident blocks per SM of the poll-free drain kernel.
-    pub drain_per_sm: u32,
-    /// Resident blocks per SM of the yield kernels (the fewest over all poll periods).
-    pub yield_per_sm: u32,
+/// What a device holds of each kernel, by name: `sms`, and `<kernel>_per_sm` for the blocks of a kernel that an SM holds at
+/// once. Which kernels are listed is up to the experiment; the grid of its cells follows from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slots(BTreeMap<String, u32>);
+
+impl Slots {
+    /// The name under which the number of streaming multiprocessors is kept.
+    const SMS: &str = "sms";
+
+    /// A device with this many streaming multiprocessors and no kernel yet.
+    #[must_use]
+    pub fn of_sms(sms: u32) -> Self {
+        Self::default().with(Self::SMS, sms)
+    }
+
+    /// The same with one more entry, which replaces an earlier one of that name.
+    #[must_use]
+    pub fn with(mut self, name: &str, count: u32) -> Self {
+        self.0.insert(name.to_owned(), count);
+        self
+    }
+
+    /// Streaming multiprocessors; 0 where they were not recorded.
+    #[must_use]
+    pub fn sms(&self) -> u32 {
+        self.per_sm(Self::SMS)
+    }
+
+    /// Resident blocks per SM under this name, e.g. `drain_per_sm`; 0 where there is none.
+    #[must_use]
+    pub fn per_sm(&self, name: &str) -> u32 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
 }
 
 /// One point of the sweep.
@@ -456,10 +479,10 @@ impl Plan {
                     }
                 }
                 Phase::Calibrate => {
-                    let most = profile.calibrate.max_blocks_per_sm.min(slots.calibrate_per_sm);
+                    let most = profile.calibrate.max_blocks_per_sm.min(slots.per_sm("calibrate_per_sm"));
                     for k in &profile.calibrate.k {
                         for per_sm in 1..=most {
-                            let blocks = per_sm * slots.sms;
+                            let blocks = per_sm * slots.sms();
                             add(format!("k={k},blocks={blocks}"), Work::Calibrate { k: *k, blocks });
                         }
                     }
@@ -467,7 +490,7 @@ impl Plan {
                 Phase::Baseline => {
                     let k = profile.baseline.k;
                     for residency in &profile.baseline.blocks {
-                        let blocks = residency.blocks(slots.sms, slots.drain_per_sm);
+                        let blocks = residency.blocks(slots.sms(), slots.per_sm("drain_per_sm"));
                         add(format!("k={k},blocks={blocks}"), Work::Baseline { k, blocks });
                     }
                 }
@@ -475,7 +498,7 @@ impl Plan {
                     let k = profile.yields.k;
                     for cell in &profile.yields.cells {
                         let (poll, set) = (cell.poll, cell.set);
-                        let blocks = cell.blocks.blocks(slots.sms, slots.yield_per_sm);
+                        let blocks = cell.blocks.blocks(slots.sms(), slots.per_sm("yield_per_sm"));
                         let name = format!("k={k},blocks={blocks},poll={poll},set={}", set.name());
                         add(name, Work::Yield { k, blocks, poll, set });
                         if cell.cost {

@@ -3,6 +3,7 @@
 use crate::Digest;
 use crate::cell::DeviceFacts;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One progress line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ pub enum Progress {
         nonce: String,
         /// Launches made.
         launches: u64,
-        /// How often each site was passed: `yield`, `claim`, `copy`.
+        /// How often each site was passed.
         sites: Sites,
         /// Digests of the cubins handed to the driver, by file stem.
         cubins: Vec<(String, Digest)>,
@@ -65,14 +66,5 @@ pub enum Progress {
     },
 }
 
-/// Site counters of a program, read back from the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sites {
-    /// Blocks that left the background loop for an event.
-    #[serde(rename = "yield")]
-    pub yields: u64,
-    /// Urgent tasks claimed.
-    pub claim: u64,
-    /// Chunk copies into shared memory.
-    pub copy: u64,
-}
+/// How often a program passed each site that its kernels count, by the site's name.
+pub type Sites = BTreeMap<String, u64>;

@@ -59,7 +59,7 @@ mod tests {
     fn the_end_marker_is_one_and_last_and_ours() {
         let burn = r#"{"kind":"burn","seconds":1.0,"clock_mhz":1980.0}"#;
         let found = end_mark(&format!("{burn}\nnoise\n{END}\n\n"), "n1").unwrap();
-        assert_eq!((found.launches, found.sites.yields, found.sites.claim, found.sites.copy), (3, 1, 2, 3));
+        assert_eq!((found.launches, found.sites["yield"], found.sites["claim"], found.sites["copy"]), (3, 1, 2, 3));
         assert_eq!(end_mark(&format!("{END}\n{END}\n"), "n1").unwrap_err(), "more than one end marker");
         assert_eq!(end_mark(END, "n2").unwrap_err(), "the end marker carries another nonce");
         for missing in ["", burn, &format!("{END}\n{burn}\n"), &END[..END.len() - 1]] {

@@ -11,11 +11,12 @@ use schema::claim::ClaimFile;
 use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
 use schema::plan::{Plan, ProfileName, Slots};
 use serde_json::json;
+use std::sync::LazyLock;
 
 /// Slots of the emulated device.
-const EMULATED: Slots = Slots { sms: 2, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 };
+static EMULATED: LazyLock<Slots> = LazyLock::new(|| slots(2, 2));
 /// Slots to estimate with before a GPU was opened: those of an H200.
-const TYPICAL: Slots = Slots { sms: 132, calibrate_per_sm: 5, drain_per_sm: 5, yield_per_sm: 5 };
+static TYPICAL: LazyLock<Slots> = LazyLock::new(|| slots(132, 5));
 /// Seconds of the steps before the first measurement, on two cores, when nothing is cached: provision, build, sanitize.
 const FIRST_STEPS_S: [(&str, f64); 3] = [("provision", 60.0), ("build", 180.0), ("sanitize", 60.0)];
 /// Disk of toolkit, build and container image, in GB.
@@ -76,9 +77,14 @@ pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done>
     Ok(Done::said(object, lines.join("\n")))
 }
 
+fn slots(sms: u32, per_sm: u32) -> Slots {
+    let kernels = ["calibrate_per_sm", "drain_per_sm", "yield_per_sm"];
+    kernels.iter().fold(Slots::of_sms(sms), |slots, kernel| slots.with(kernel, per_sm))
+}
+
 fn estimate_s(plan: &Plan, device: &Device) -> f64 {
-    let (slots, tile_us) = if device.is_emulated() { (EMULATED, EMULATED_TILE_US) } else { (TYPICAL, GPU_TILE_US) };
-    plan.cells(&slots).iter().map(|cell| plan.estimate_s(&cell.work, &slots, tile_us)).sum()
+    let (slots, tile_us) = if device.is_emulated() { (&*EMULATED, EMULATED_TILE_US) } else { (&*TYPICAL, GPU_TILE_US) };
+    plan.cells(slots).iter().map(|cell| plan.estimate_s(&cell.work, slots, tile_us)).sum()
 }
 
 fn word(profile: ProfileName) -> String {

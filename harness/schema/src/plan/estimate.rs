@@ -23,7 +23,7 @@ impl Plan {
     pub fn events(&self, work: &Work, slots: &Slots) -> u64 {
         let profile = &self.profile;
         match work {
-            Work::Timer => u64::from(slots.sms),
+            Work::Timer => u64::from(slots.sms()),
             Work::Delay(_) => u64::from(profile.instrument.delay_events),
             Work::Calibrate { blocks, .. } => {
                 let plan = &profile.calibrate;
@@ -39,14 +39,14 @@ impl Plan {
     #[must_use]
     pub fn estimate_s(&self, work: &Work, slots: &Slots, tile_us: f64) -> f64 {
         let profile = &self.profile;
-        let wall_us = |k: u32, blocks: u32| tile_us * f64::from(k) / 64.0 * f64::from(blocks.div_ceil(slots.sms));
+        let wall_us = |k: u32, blocks: u32| tile_us * f64::from(k) / 64.0 * f64::from(blocks.div_ceil(slots.sms()));
         // A gap of two poll periods, the yield, the urgent tile, and the margin of tasks behind them.
         let event_us = |k, blocks, poll: u32| (2.0 * f64::from(poll) + 3.0) * wall_us(k, blocks) * 1.5;
         let us = match work {
-            Work::Timer => f64::from(slots.sms) * f64::from(profile.instrument.offset_rounds) * 2.0,
+            Work::Timer => f64::from(slots.sms()) * f64::from(profile.instrument.offset_rounds) * 2.0,
             Work::Delay(_) => {
                 let plan = &profile.instrument;
-                let blocks = slots.sms * slots.yield_per_sm;
+                let blocks = slots.sms() * slots.per_sm("yield_per_sm");
                 let each = event_us(profile.yields.k, blocks, 1) + f64::from(plan.delay_ns) / 2000.0;
                 f64::from(plan.delay_events) * each
             }
@@ -73,7 +73,11 @@ mod tests {
     use super::*;
     use crate::plan::{PlanFile, ProfileName};
 
-    const H200: Slots = Slots { sms: 132, calibrate_per_sm: 5, drain_per_sm: 5, yield_per_sm: 5 };
+    fn h200() -> Slots {
+        ["calibrate_per_sm", "drain_per_sm", "yield_per_sm"]
+            .iter()
+            .fold(Slots::of_sms(132), |all, name| all.with(name, 5))
+    }
 
     fn full() -> Plan {
         let text = include_str!("../../../experiments/preempt/plan.toml");
@@ -83,14 +87,15 @@ mod tests {
     #[test]
     fn every_cell_of_the_full_plan_has_events() {
         let plan = full();
-        assert!(plan.cells(&H200).iter().all(|cell| plan.events(&cell.work, &H200) > 0));
-        assert_eq!(plan.events(&Work::Calibrate { k: 64, blocks: 660 }, &H200), 20 * 660 * 2);
+        assert!(plan.cells(&h200()).iter().all(|cell| plan.events(&cell.work, &h200()) > 0));
+        assert_eq!(plan.events(&Work::Calibrate { k: 64, blocks: 660 }, &h200()), 20 * 660 * 2);
     }
 
     #[test]
     fn the_full_plan_is_estimated_at_minutes() {
         let plan = full();
-        let seconds: f64 = plan.cells(&H200).iter().map(|cell| plan.estimate_s(&cell.work, &H200, GPU_TILE_US)).sum();
+        let seconds: f64 =
+            plan.cells(&h200()).iter().map(|cell| plan.estimate_s(&cell.work, &h200(), GPU_TILE_US)).sum();
         assert!((60.0..330.0).contains(&seconds), "{seconds}");
     }
 }

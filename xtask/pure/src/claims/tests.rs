@@ -10,7 +10,7 @@ fn device(compute_capability: &str) -> DeviceFacts {
         slug: "emulated".into(),
         compute_capability: compute_capability.into(),
         arch: "sm_90".into(),
-        slots: Slots { sms: 132, calibrate_per_sm: 5, drain_per_sm: 5, yield_per_sm: 4 },
+        slots: Slots::of_sms(132).with("calibrate_per_sm", 5).with("drain_per_sm", 5).with("yield_per_sm", 4),
         max_threads_per_sm: 2048,
         fp32_lanes_per_sm: 128,
         memory_bytes: 0,

@@ -164,7 +164,7 @@ mod tests {
     fn records() -> RunRecords {
         let plan = plan(ProfileName::Full, 400);
         let metrics = summarize(&plan, &SLOTS, RUN, &cells(&plan)).unwrap();
-        RunRecords { claims: crate::trial::claims("1000"), slots: SLOTS, metrics }
+        RunRecords { claims: crate::trial::claims("1000"), slots: SLOTS.clone(), metrics }
     }
 
     fn lines(what: &Retracted, tree: &Registered) -> Vec<String> {

@@ -49,7 +49,7 @@ fn of_printed(verdict: &SanitizerVerdict, printed: &str) -> Vec<String> {
     }
     // A planted fault may end the program before its last word; the verdict then holds no launch.
     let end = end.unwrap_or_default();
-    if (end.launches, end.sites, &end.configs) != (verdict.launches, verdict.sites, &verdict.configs) {
+    if (end.launches, &end.sites, &end.configs) != (verdict.launches, &verdict.sites, &verdict.configs) {
         faults.push("the end marker names other launches, sites or configurations than the verdict".to_owned());
     }
     faults

@@ -45,7 +45,7 @@ fn config() -> LaunchConfig {
 fn good_end() -> EndMark {
     EndMark {
         launches: 3,
-        sites: Sites { yields: 1, claim: 1, copy: 1 },
+        sites: Sites::from([("yield".to_owned(), 1), ("claim".to_owned(), 1), ("copy".to_owned(), 1)]),
         cubins: vec![("yield".into(), Digest::of("cubin"))],
         configs: vec![config()],
         wrong: 0,
@@ -291,9 +291,9 @@ fn a_clean_log_without_the_harness_s_evidence_is_inconclusive() {
         (stdout(good_end()).replace(NONCE, "ff"), "another nonce"),
         (stdout(good_end()).repeat(2), "more than one end marker"),
         (with(|end| end.launches = 0), "no launch"),
-        (with(|end| end.sites.yields = 0), "site yield was never passed"),
-        (with(|end| end.sites.claim = 0), "site claim was never passed"),
-        (with(|end| end.sites.copy = 0), "site copy was never passed"),
+        (with(|end| end.sites.retain(|site, _| site != "yield")), "site yield was never passed"),
+        (with(|end| end.sites.retain(|site, _| site != "claim")), "site claim was never passed"),
+        (with(|end| end.sites.retain(|site, _| site != "copy")), "site copy was never passed"),
         (with(|end| end.wrong = 2), "2 outputs wrong"),
         (with(|end| end.configs.clear()), "no launch configuration"),
         (with(|end| end.configs[0].symbol = "other".into()), "kernel other is not one the build made"),
@@ -309,7 +309,7 @@ fn a_clean_log_without_the_harness_s_evidence_is_inconclusive() {
 #[test]
 fn a_program_without_yields_needs_only_copies() {
     let mut end = good_end();
-    end.sites = Sites { yields: 0, claim: 0, copy: 1 };
+    end.sites = Sites::from([("yield".to_owned(), 0), ("claim".to_owned(), 0), ("copy".to_owned(), 1)]);
     let (log, out) = (clean_log(Tool::Memcheck), stdout(end));
     let seen = Seen { tool: Tool::Memcheck, log: &log, code: Some(0), timed_out: false, stdout: &out, nonce: NONCE };
     assert_eq!(judge_program(&seen, Needs::of("drain_64"), &known()).state, State::Clean);

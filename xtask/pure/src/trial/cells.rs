@@ -24,8 +24,8 @@ pub fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
         cell.record.device = DEVICE.to_owned();
         cell.record.configs = configs(&work, build);
         if work != Work::Timer {
-            cell.record.facts.poison_caught = Some(true);
-            cell.record.facts.max_relative_error = Some(1e-7);
+            cell.record.facts.set("poison_caught", true);
+            cell.record.facts.set("max_relative_error", 1e-7);
         }
         if matches!(work, Work::Yield { .. } | Work::Delay(_)) {
             let observers = Column::U32(vec![2; cell.events.rows()]);

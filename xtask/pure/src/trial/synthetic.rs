@@ -1,7 +1,7 @@
 //! A made-up run for the tests of the pure parts: every kind of cell, with tables as a harness would write them.
 
 use crate::summary::CellData;
-use schema::cell::{CellFacts, CellRecord};
+use schema::cell::{CellRecord, Facts};
 use schema::compare::Bands;
 use schema::plan::{
     BaselinePlan, CalibratePlan, Cell, ClockClass, InstrumentPlan, Leg, Phase, Plan, Profile, ProfileName, Residency,
@@ -9,9 +9,11 @@ use schema::plan::{
 };
 use schema::table::{Column, Table};
 use schema::{Digest, FORMAT};
+use std::sync::LazyLock;
 
 /// A device of four SMs with two blocks of each kernel on each.
-pub const SLOTS: Slots = Slots { sms: 4, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 };
+pub static SLOTS: LazyLock<Slots> =
+    LazyLock::new(|| Slots::of_sms(4).with("calibrate_per_sm", 2).with("drain_per_sm", 2).with("yield_per_sm", 2));
 /// The step of its timer.
 pub const QUANTUM_NS: u32 = 32;
 /// The delay planted in each leg.
@@ -85,14 +87,12 @@ fn record(cell: &Cell, events: u64) -> CellRecord {
         warmup_launches: 2,
         events,
         files: Vec::new(),
-        facts: CellFacts {
-            timer_quantum_ns: (cell.work == Work::Timer).then_some(QUANTUM_NS),
-            fp32_peak_tflops: Some(2.0),
-            tasks: Some(2_600),
-            poll_free_blocks: Some(8),
-            flop_per_tile: Some(2 * 64 * 64 * 64),
-            ..CellFacts::default()
-        },
+        facts: Facts::default()
+            .with("timer_quantum_ns", (cell.work == Work::Timer).then_some(QUANTUM_NS))
+            .with("fp32_peak_tflops", 2.0)
+            .with("tasks", 2_600)
+            .with("poll_free_blocks", 8)
+            .with("flop_per_tile", 2 * 64 * 64 * 64),
     }
 }
 

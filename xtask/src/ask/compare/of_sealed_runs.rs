@@ -37,7 +37,7 @@ fn numbers_of_two_gpu_models_stand_side_by_side_without_a_word() {
     let (a, _) = evidence();
     let mut b = a.clone();
     b.environment.device.name = "Another GPU".to_owned();
-    b.environment.device.slots.sms = 8;
+    b.environment.device.slots = b.environment.device.slots.clone().with("sms", 8);
     for row in &mut b.recomputed.drawn {
         row.metric.cell = row.metric.cell.replace("blocks=8", "blocks=16").replace("blocks=4", "blocks=8");
     }

@@ -69,7 +69,7 @@ impl Runtime for Fake {
         let end = Progress::End {
             nonce: after("--nonce").unwrap_or_default(),
             launches: 1,
-            sites: Sites { yields: 0, claim: 0, copy: 1 },
+            sites: Sites::from([("yield".to_owned(), 0), ("claim".to_owned(), 0), ("copy".to_owned(), 1)]),
             cubins: vec![],
             configs: vec![],
             wrong: u64::from(self.trick == Trick::Wrong),

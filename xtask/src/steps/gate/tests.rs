@@ -266,7 +266,9 @@ fn build() {
     refuses("build", "registers, budget", |e, _| e.build.as_mut().unwrap().kernels[4].registers = 97);
     refuses("build", "blocks per SM, budget", |e, _| e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1);
     refuses("build", "has no budget", |_, f| f.history.as_mut().unwrap().budgets.clear());
-    refuses("build", "the resources allow", |e, _| e.environment.device.slots.yield_per_sm = 3);
+    refuses("build", "the resources allow", |e, _| {
+        e.environment.device.slots = e.environment.device.slots.clone().with("yield_per_sm", 3)
+    });
     refuses("build", "baseline/k=64,blocks=8 lists no launch in mode urgent", |e, _| {
         find(&mut e.cells, "baseline/k=64,blocks=8").record.configs.truncate(1);
     });
@@ -371,11 +373,11 @@ fn sanitizer() {
         });
         refuses("sanitizer", "no clean work", |e, _| {
             let at = program(e, tool);
-            e.sanitizer[at].verdict.sites.claim = 0;
+            e.sanitizer[at].verdict.sites.insert("claim".to_owned(), 0);
         });
         refuses("sanitizer", "no clean work", |e, _| {
             let at = program(e, tool);
-            e.sanitizer[at].verdict.sites.copy = 0;
+            e.sanitizer[at].verdict.sites.insert("copy".to_owned(), 0);
         });
         refuses("sanitizer", "no clean work", |e, _| {
             let at = program(e, tool);
@@ -388,7 +390,7 @@ fn sanitizer() {
 #[test]
 fn instrument() {
     refuses("instrument", "timer_quantum_ns is 0", |e, _| {
-        find(&mut e.cells, "instrument/timer").record.facts.timer_quantum_ns = None;
+        find(&mut e.cells, "instrument/timer").record.facts.set("timer_quantum_ns", ());
     });
     refuses("instrument", "offsets of 3 SMs", |e, _| {
         let timer = find(&mut e.cells, "instrument/timer");
@@ -539,7 +541,7 @@ fn freshness() {
 #[test]
 fn a_measurement_that_does_not_count_makes_every_claim_invalid() {
     let (mut evidence, facts) = evidence();
-    find(&mut evidence.cells, YIELD).record.facts.poison_caught = Some(false);
+    find(&mut evidence.cells, YIELD).record.facts.set("poison_caught", false);
     let verdict = verdict(&evidence, &facts, Digest::of(b"")).unwrap();
     assert_eq!(verdict.claims[0].outcome, Outcome::Invalid);
 }

@@ -3,7 +3,7 @@
 use super::*;
 use host::failure::code_of;
 use schema::build::Cubin;
-use schema::cell::{CellFacts, CellFile, LaunchConfig};
+use schema::cell::{CellFile, Facts, LaunchConfig};
 use schema::plan::{Cell, Slots};
 use schema::progress::{Progress, Sites};
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ fn device() -> DeviceFacts {
         slug: "h200".into(),
         compute_capability: "9.0".into(),
         arch: "sm_90".into(),
-        slots: Slots { sms: 4, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 },
+        slots: Slots::of_sms(4).with("calibrate_per_sm", 2).with("drain_per_sm", 2).with("yield_per_sm", 2),
         max_threads_per_sm: 2048,
         fp32_lanes_per_sm: 128,
         memory_bytes: 1,
@@ -149,7 +149,7 @@ fn write_cell(run_dir: &Path, cell: &Cell, device: &str) -> bool {
         warmup_launches: 0,
         events: 1,
         files: vec![CellFile { suffix: ".parquet".into(), sha256: Digest::of("rows"), bytes: 4 }],
-        facts: CellFacts::default(),
+        facts: Facts::default(),
     };
     std::fs::write(at(".json"), serde_json::to_string(&record).unwrap()).unwrap();
     true

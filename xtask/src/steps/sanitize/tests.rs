@@ -149,7 +149,7 @@ fn end(nonce: &str) -> String {
     let end = Progress::End {
         nonce: nonce.to_owned(),
         launches: 2,
-        sites: Sites { yields: 1, claim: 1, copy: 1 },
+        sites: Sites::from([("yield".to_owned(), 1), ("claim".to_owned(), 1), ("copy".to_owned(), 1)]),
         cubins: vec![("yield".into(), Digest::of("lineinfo"))],
         configs: vec![config],
         wrong: 0,

@@ -36,10 +36,10 @@ fn numerics() {
     });
     refuses("numerics", "refers to no configuration", |e, _| set_at(launches(e, CALIBRATE), "config", 0, 7));
     refuses("numerics", "missed a planted wrong element", |e, _| {
-        find(&mut e.cells, YIELD).record.facts.poison_caught = Some(false);
+        find(&mut e.cells, YIELD).record.facts.set("poison_caught", false);
     });
     refuses("numerics", "poison_caught is 0", |e, _| {
-        e.cells.iter_mut().for_each(|cell| cell.data.record.facts.poison_caught = None);
+        e.cells.iter_mut().for_each(|cell| cell.data.record.facts.set("poison_caught", ()));
     });
     refuses("numerics", "has no launches", |e, _| find(&mut e.cells, YIELD).launches = None);
 }

@@ -441,9 +441,10 @@ fn a_clean_verdict_rests_on_every_witness() {
     refused(&|v| v.findings = None);
     refused(&|v| v.state = State::Inconclusive);
     refused(&|v| v.tool_version.clear());
-    refused(&|v| v.sites.yields = 0);
+    refused(&|v| v.sites.retain(|site, _| site != "yield"));
     let one = |v: &mut SanitizerVerdict| {
-        (v.launches, v.sites.yields, v.sites.claim, v.sites.copy) = (1, 1, 1, 1);
+        v.launches = 1;
+        v.sites.values_mut().for_each(|times| *times = 1);
     };
     passes("sanitizer", |e, _| one(program(e, tool)));
     let launches = gate_of("sanitizer", |e, _| one(program(e, tool)));
@@ -476,7 +477,7 @@ fn sites_are_those_of_the_mode() {
         verdict.configs.retain(|config| !mode(&config.mode));
         other.verdict.configs.retain(|config| mode(&config.mode));
         other.verdict.nonce = "of its own".to_owned();
-        [other.verdict.sites.yields, other.verdict.sites.claim, other.verdict.sites.copy] = sites;
+        other.verdict.sites = ["yield", "claim", "copy"].map(str::to_owned).into_iter().zip(sites).collect();
         e.sanitizer.push(other);
     };
     let set = |e: &mut Evidence| {
@@ -676,7 +677,7 @@ fn a_negative_interval_counts_beyond_the_timers_own_disagreement() {
     };
     passes("samples", |e, _| first(e, -128));
     refuses("samples", "1 events with a negative interval", |e, _| first(e, -129));
-    let timer = |e: &mut Evidence| find(&mut e.cells, "instrument/timer").record.facts.timer_quantum_ns = None;
+    let timer = |e: &mut Evidence| find(&mut e.cells, "instrument/timer").record.facts.set("timer_quantum_ns", ());
     refuses("samples", "1 events with a negative interval", |e, _| {
         first(e, -65);
         timer(e);

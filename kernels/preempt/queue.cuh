@@ -6,8 +6,8 @@
 // with all of it would be late at every barrier, and the other three with it.
 #pragma once
 
+#include "block.cuh"
 #include "tile.cuh"
-#include "timer.cuh"
 
 // The threads that do a block's errands, each in a warp, and with it a scheduler, of its own.
 constexpr uint32_t kLeader = 0;    // Pops and polls, begins and ends the block's record, serves events.
