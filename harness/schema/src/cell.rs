@@ -6,7 +6,7 @@
 
 use crate::Digest;
 pub use crate::facts::Facts;
-use crate::plan::{Phase, Slots};
+use crate::plan::Slots;
 use serde::{Deserialize, Serialize};
 
 /// The header of a cell.
@@ -18,7 +18,7 @@ pub struct CellRecord {
     /// The experiment's name.
     pub experiment: String,
     /// The phase.
-    pub phase: Phase,
+    pub phase: String,
     /// The cell's name.
     pub cell: String,
     /// Digest of the run's frozen plan.

@@ -1,6 +1,5 @@
 //! Claims registered before a run, with thresholds as decimal strings, and how they are judged.
 
-use crate::plan::Phase;
 use serde::{Deserialize, Serialize};
 
 /// `claims.toml`.
@@ -57,7 +56,7 @@ pub struct Term {
 #[serde(deny_unknown_fields)]
 pub struct MetricRef {
     /// The phase.
-    pub phase: Phase,
+    pub phase: String,
     /// The cell.
     pub cell: String,
     /// The metric.

@@ -32,7 +32,8 @@ pub fn figures(contract: &Contract, run: &str, cells: &[CellData], metrics: &[Me
     let source = Source { contract, cells, metrics };
     let mut figures = Vec::new();
     for spec in &contract.figures {
-        let series = spec.series.iter().map(|series| source.series(spec, series)).collect::<anyhow::Result<Vec<_>>>()?;
+        let series =
+            spec.series.iter().map(|series| source.series(spec, series)).collect::<anyhow::Result<Vec<_>>>()?;
         let series: Vec<Series> = series.into_iter().flatten().collect();
         if series.is_empty() {
             continue;

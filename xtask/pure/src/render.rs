@@ -1,7 +1,6 @@
 //! Published runs as Markdown: the regions of RESULTS.md and README.md between markers. Every number comes from a run's
-//! metrics, every table says which run, device, clock class, profile and attempt it rests on, and no table has two devices.
+//! metrics; what a page shows of a run is what its contract names, and no table has two devices.
 
-mod counters;
 mod headline;
 mod struck;
 
@@ -11,34 +10,14 @@ pub use struck::{Elsewhere, Withdrawal};
 use crate::failure::fail;
 use schema::ExitCode;
 use schema::claim::Outcome;
-use schema::counters::CounterReport;
+use schema::contract::Contract;
 use schema::metrics::Metric;
-use schema::plan::{ClockClass, Phase, ProfileName};
+use schema::plan::{ClockClass, ProfileName};
 use schema::verdict::ClaimResult;
 use std::fmt::Write as _;
 
 /// What a region says while there is nothing to show.
 const NOTHING: &str = "Nothing is published yet.\n";
-
-/// Metrics shown in RESULTS.md, without what follows the unit; all others are in `metrics.csv` only.
-const SHOWN: [&str; 16] = [
-    "timer_quantum_ns",
-    "sm_offset_ns",
-    "leg_shift_ns",
-    "leg_shift_error_ns",
-    "tile_wall_us",
-    "urgent_wait_us",
-    "host_e2e_us",
-    "remaining_drain_corr",
-    "preempt_latency_us",
-    "first_observer_us",
-    "last_observer_us",
-    "visibility_us",
-    "urgent_e2e_us",
-    "poll_cost_pct",
-    "fp32_peak_pct",
-    "ratio",
-];
 
 /// A published run, as its manifest, verdict and metrics tell it.
 #[derive(Clone, Debug)]
@@ -69,29 +48,38 @@ pub struct PublishedRun {
     pub refused_before: Vec<String>,
     /// What of it the notebook withdraws.
     pub withdrawn: Vec<Withdrawal>,
-    /// What hardware counters said; absent unless they were asked.
-    pub counters: Option<CounterReport>,
+    /// What it had to contain; empty for a run from before there were contracts.
+    pub contract: Contract,
+    /// The version of the rules that judged it.
+    pub rules: u32,
     /// What else a reader must know at once, e.g. which closed work it takes up again.
     pub remarks: Vec<String>,
     /// The commit that holds its events; absent while they are in the tree.
     pub events_in: Option<String>,
 }
 
-/// The body of RESULTS.md's region: devices by name, the newest run of each first; then what was withdrawn and is no number of
-/// a published run.
+/// The body of RESULTS.md's region: for each device its newest run that stands, with claims, a short table and a figure; then
+/// one line for each other run, and what was withdrawn and is no number of a published run.
 #[must_use]
 pub fn results_region(runs: &[PublishedRun], elsewhere: &[Elsewhere]) -> String {
     let mut text = String::new();
     for (gpu, runs) in by_gpu(runs) {
         let _ = write!(text, "## {}\n\n", escape(gpu));
-        for run in runs {
-            let _ = write!(text, "### {}, run `{}`\n\n", run.experiment, run.run);
+        let newest = runs.iter().position(|run| struck::whole(run).is_none());
+        if let Some(run) = newest.map(|newest| runs[newest]) {
+            let _ = write!(text, "### {}\n\n{}", run.experiment, caption(run));
             claims_table(run, &mut text);
-            for phase in Phase::ALL {
-                phase_table(run, phase, &mut text);
+            headline::rows(run, &mut text);
+            if let Some(figure) = run.contract.figures.first() {
+                let (title, file) = (escape(&figure.title), &figure.file);
+                let _ = writeln!(text, "![{title}](results/summary/{}/{file})\n", run.run);
             }
-            counters::table(run, &mut text);
-            let _ = writeln!(text, "All values: `results/summary/{}/metrics.csv`.{}\n", run.run, events_told(run));
+            let _ = writeln!(text, "{}{}\n", links(run), events_told(run));
+        }
+        let others = runs.iter().enumerate().filter(|(place, _)| Some(*place) != newest);
+        let others: Vec<String> = others.map(|(_, run)| other(run)).collect();
+        if !others.is_empty() {
+            let _ = writeln!(text, "Other runs on this GPU model:\n\n{}", others.concat());
         }
     }
     if text.is_empty() {
@@ -101,10 +89,36 @@ pub fn results_region(runs: &[PublishedRun], elsewhere: &[Elsewhere]) -> String 
     text.trim_end().to_owned() + "\n"
 }
 
+/// Where every value of a run is, and its other figures.
+fn links(run: &PublishedRun) -> String {
+    let file = |name: &str| format!("[{name}](results/summary/{}/{name})", run.run);
+    let figures: Vec<String> = run.contract.figures.iter().skip(1).map(|figure| file(&figure.file)).collect();
+    let figures = if figures.is_empty() { String::new() } else { format!("; other figures: {}", figures.join(", ")) };
+    format!("Every value of the run: {}{figures}.", file("metrics.csv"))
+}
+
+/// A run that is not the newest one, in one line.
+fn other(run: &PublishedRun) -> String {
+    let claims: Vec<String> = run.claims.iter().map(|claim| outcome(run, claim)).collect();
+    let mut told = vec![format!("judged under rules {}", run.rules), format!("profile {}", profile_name(run.profile))];
+    told.push(if claims.is_empty() { "no claims".to_owned() } else { claims.join(", ") });
+    told.extend(run.withdrawn.iter().map(|withdrawal| format!("**{}**", escape(withdrawal.told()))));
+    told.extend(run.remarks.iter().map(|remark| format!("**{}**", escape(remark))));
+    let (id, events) = (&run.run, events_told(run));
+    format!("- `{id}`: {}. [Values](results/summary/{id}/metrics.csv).{events}\n", told.join(", "))
+}
+
+/// A claim with its outcome, struck out where what it rests on is withdrawn.
+fn outcome(run: &PublishedRun, claim: &ClaimResult) -> String {
+    let name = outcome_name(claim.outcome);
+    let name = struck::of_claim(run, &claim.id).map_or(name.to_owned(), |_| struck::strike(name));
+    format!("{} {name}", claim.id)
+}
+
 /// How a reader gets the events of a run that a newer one superseded.
 fn events_told(run: &PublishedRun) -> String {
     let told = |commit: &String| {
-        format!("\nIts events left the tree: `git checkout {commit} -- results/events/{}` brings them back.", run.run)
+        format!(" Its events left the tree: `git checkout {commit} -- results/events/{}` brings them back.", run.run)
     };
     run.events_in.as_ref().map(told).unwrap_or_default()
 }
@@ -124,6 +138,7 @@ fn caption(run: &PublishedRun) -> String {
         format!("{} (compute capability {})", escape(&run.gpu), run.compute_capability),
         format!("clocks {}", clock_name(run.clocks)),
         format!("profile {}", profile_name(run.profile)),
+        format!("judged under rules {}", run.rules),
         attempt(run),
     ];
     if !run.waivers.is_empty() {
@@ -154,7 +169,6 @@ fn claims_table(run: &PublishedRun, text: &mut String) {
     if run.claims.is_empty() {
         return;
     }
-    text.push_str(&caption(run));
     text.push_str("| claim | outcome | value | threshold | why |\n|---|---|---|---|---|\n");
     for claim in &run.claims {
         let value = with_unit(&claim.value, &claim.unit);
@@ -171,31 +185,6 @@ fn claims_table(run: &PublishedRun, text: &mut String) {
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text.push('\n');
-}
-
-fn phase_table(run: &PublishedRun, phase: Phase, text: &mut String) {
-    let rows: Vec<&Metric> = run.metrics.iter().filter(|m| m.phase == phase.name() && is_shown(&m.metric)).collect();
-    if rows.is_empty() {
-        return;
-    }
-    text.push_str(&caption(run));
-    let _ = writeln!(
-        text,
-        "| {} cell | metric | value | 95 % interval | n | note |\n|---|---|---:|---|---:|---|",
-        phase.name()
-    );
-    for m in rows {
-        let cell = format!("`{}`", m.cell);
-        let (value, interval, note) = struck::shown(run, m);
-        let cells = [&cell, &m.metric, &value, &interval, &m.n.to_string(), &note].map(escape);
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    }
-    text.push('\n');
-}
-
-fn is_shown(metric: &str) -> bool {
-    let suffixes = ["", "_p50", "_p99", "_p999", "_max"];
-    SHOWN.iter().any(|shown| metric.strip_prefix(shown).is_some_and(|rest| suffixes.contains(&rest)))
 }
 
 fn interval(m: &Metric) -> String {

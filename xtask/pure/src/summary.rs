@@ -133,7 +133,9 @@ fn launches(contract: &Contract, data: &CellData, kept: &Kept, rows: &mut Rows<'
     let clocks: Vec<(u32, i64)> = clocked.map(|i| (launch[i], i64::from(khz[i]))).collect();
     rows.clock(&clocks);
     let n = table.rows() as u64;
-    for (metric, tallies) in [("corrupt_events", &contract.launches.wrong), ("once_violations", &contract.launches.once)] {
+    for (metric, tallies) in
+        [("corrupt_events", &contract.launches.wrong), ("once_violations", &contract.launches.once)]
+    {
         let sums = tallies.iter().map(|tally| Ok(table.u32(&tally.column)?.iter().map(|n| u64::from(*n)).sum::<u64>()));
         rows.count(metric, sums.sum::<anyhow::Result<u64>>()?, n, Drawing::Reading);
     }

@@ -25,7 +25,7 @@ fn halve(cell: &CellData, name: &str) -> Result<(CellData, CellData)> {
     let unit = units(cell)?;
     let mut units: Vec<u32> = unit.values().copied().collect::<BTreeSet<_>>().into_iter().collect();
     units.retain(|unit| !warmup.contains(unit));
-    let order = shuffled(&format!("{name}/{}/{}", cell.record.phase.name(), cell.record.cell), units.len());
+    let order = shuffled(&format!("{name}/{}/{}", cell.record.phase, cell.record.cell), units.len());
     let first: BTreeSet<u32> = order[..units.len() / 2].iter().map(|i| units[*i]).collect();
     let part = |wanted: bool| -> Result<CellData> {
         let of_part = |launch: &u32| {

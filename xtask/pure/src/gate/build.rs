@@ -123,7 +123,8 @@ fn unlaunched(evidence: &Evidence) -> Vec<String> {
             if !cell.data.record.configs.iter().any(|config| fits(config, launch)) {
                 let LaunchKind { mode, grid, symbol_end, .. } = launch;
                 let blocks = grid.map_or_else(String::new, |grid| format!(" of {grid} blocks"));
-                reasons.push(format!("{} lists no launch{blocks} in mode {mode} of a kernel …{symbol_end}", cell.name()));
+                reasons
+                    .push(format!("{} lists no launch{blocks} in mode {mode} of a kernel …{symbol_end}", cell.name()));
             }
         }
     }

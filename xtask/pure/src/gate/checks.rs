@@ -62,10 +62,8 @@ impl<'a> Story<'a> {
     /// What must hold whatever the contract asks for: the table's columns, launches of the promised kinds, one after the other.
     pub(super) fn told_by_all(&self) -> Result<Vec<String>, String> {
         let mut found = said(self.overlapping()?, "launches begin before the one before them ended");
-        found.extend(said(
-            self.unpromised()?,
-            "launches are of a kernel or mode that the cell's name does not promise",
-        ));
+        found
+            .extend(said(self.unpromised()?, "launches are of a kernel or mode that the cell's name does not promise"));
         if !self.has_its_columns() {
             found.push("its event table has other columns than the contract says".to_owned());
         }
@@ -75,9 +73,10 @@ impl<'a> Story<'a> {
     /// How a check fails; nothing where it holds.
     pub(super) fn failed(&self, check: &Check) -> Result<Vec<String>, String> {
         let (n, what) = match check {
-            Check::Ordered { from, to } => {
-                (self.disordered(from.as_deref(), to)?, format!("events have {to} before {}", from.as_deref().unwrap_or("their own instant")))
-            }
+            Check::Ordered { from, to } => (
+                self.disordered(from.as_deref(), to)?,
+                format!("events have {to} before {}", from.as_deref().unwrap_or("their own instant")),
+            ),
             Check::InsideLaunch { begin, ends } => {
                 (self.outside(begin, ends)?, "events do not lie inside their launch".to_owned())
             }
@@ -96,15 +95,18 @@ impl<'a> Story<'a> {
             Check::ArmOfLaunch { column, symbol_end } => {
                 (self.other_arms(column, symbol_end)?, "rows are of the other arm than their launch".to_owned())
             }
-            Check::LaunchesHaveFact { column, fact } => {
-                (self.other_than_fact(column, fact)?, format!("launches had another number of {column} than the cell's header says"))
-            }
-            Check::GridIsFact { fact, except } => {
-                (usize::from(!self.grid_is(fact, except)?), "header compares with another number of blocks than was launched".to_owned())
-            }
-            Check::PeakOfDevice { fact } => {
-                (usize::from(!self.peak_follows(fact)?), "fp32 peak does not follow from the device and its clock".to_owned())
-            }
+            Check::LaunchesHaveFact { column, fact } => (
+                self.other_than_fact(column, fact)?,
+                format!("launches had another number of {column} than the cell's header says"),
+            ),
+            Check::GridIsFact { fact, except } => (
+                usize::from(!self.grid_is(fact, except)?),
+                "header compares with another number of blocks than was launched".to_owned(),
+            ),
+            Check::PeakOfDevice { fact } => (
+                usize::from(!self.peak_follows(fact)?),
+                "fp32 peak does not follow from the device and its clock".to_owned(),
+            ),
             Check::Positive { column, what } => (self.counting(column, |n| n.is_none_or(|n| n < 1))?, what.clone()),
             Check::SameForAll { column, what } => {
                 let most = self.numbers(column)?.into_iter().flatten().max();
@@ -170,8 +172,9 @@ impl<'a> Story<'a> {
 
     /// Launches that count and refer to another configuration than the cell is about. A header may list more than it launched.
     fn unpromised(&self) -> Counted {
-        let promised =
-            |index: &u32| self.config(*index).is_some_and(|config| self.spec.launches.iter().any(|kind| fits(config, kind)));
+        let promised = |index: &u32| {
+            self.config(*index).is_some_and(|config| self.spec.launches.iter().any(|kind| fits(config, kind)))
+        };
         Ok(self.kept("config")?.iter().filter(|config| !promised(config)).count())
     }
 

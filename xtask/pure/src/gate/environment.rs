@@ -67,7 +67,7 @@ fn judge_time(rule: &mut Rule, environment: &Environment) {
 /// Cells of which more than half was measured while nobody read the host's clocks, and so looked after the GPU: what a call
 /// that was interrupted left behind.
 fn unwatched(evidence: &Evidence) -> Vec<String> {
-    let planned = evidence.plan.cells(&evidence.environment.device.slots);
+    let planned = &evidence.contract.cells;
     let stamps = evidence.environment.time.as_deref().unwrap_or_default();
     let watched = |index: u32| -> i64 {
         let pairs = stamps.windows(2).filter(|pair| pair[0].cell == index);
@@ -76,7 +76,7 @@ fn unwatched(evidence: &Evidence) -> Vec<String> {
     let mut reasons = Vec::new();
     for cell in working_cells(evidence) {
         let record = &cell.data.record;
-        let place = planned.iter().position(|p| p.phase == record.phase && p.name == record.cell);
+        let place = planned.iter().position(|cell| cell.phase == record.phase && cell.name == record.cell);
         let Some(index) = place.and_then(|place| u32::try_from(place + 1).ok()) else { continue };
         let Some(Ok(seconds)) = cell.data.launches.as_ref().map(measured_seconds) else { continue };
         let watched = watched(index) as f64 / 1e3;

@@ -62,7 +62,11 @@ fn measured_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
     let caught = |cell: &super::evidence::CellEvidence| cell.data.record.facts.flag("poison_caught");
-    rule.must_count("poison_caught", evidence.cells.iter().filter(|cell| caught(cell) == Some(true)).count() as u64, FIND_IT);
+    rule.must_count(
+        "poison_caught",
+        evidence.cells.iter().filter(|cell| caught(cell) == Some(true)).count() as u64,
+        FIND_IT,
+    );
     let mut reasons = Vec::new();
     for cell in &evidence.cells {
         let owed = cell.spec(&evidence.contract).is_some_and(|spec| spec.poison);

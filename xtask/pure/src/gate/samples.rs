@@ -9,7 +9,9 @@ use crate::clock_class::launch_clocks;
 use crate::states::two_states;
 use crate::summary::numbers;
 use schema::contract::{CellSpec, Check, TableSpec};
-use schema::plan::{CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES};
+use schema::plan::{
+    CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES,
+};
 use schema::verdict::GateResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,8 +97,7 @@ fn judge_grid(rule: &mut Rule, evidence: &Evidence) {
 }
 
 fn count(cell: &CellEvidence, table: &TableSpec, median: f64) -> Result<Samples, String> {
-    let columns =
-        table.key.iter().map(|column| u32s(&cell.data.events, column)).collect::<Result<Vec<_>, String>>()?;
+    let columns = table.key.iter().map(|column| u32s(&cell.data.events, column)).collect::<Result<Vec<_>, String>>()?;
     let warm = cell.data.launches.as_ref().map(warmup).transpose()?.unwrap_or_default();
     let kept = (0..cell.data.events.rows()).filter(|row| !table.by_launch() || !warm.contains(&columns[0][*row]));
     let keys: Vec<[u32; 3]> =

@@ -89,7 +89,7 @@ fn claims_on(run: &RunRecords, metric: Option<&str>) -> Vec<String> {
 
 fn is_metric(term: &MetricRef, metric: &str, slots: &Slots) -> bool {
     let cell = resolve(&term.cell, slots).unwrap_or_default();
-    format!("{}@{}/{cell}", term.metric, term.phase.name()) == metric
+    format!("{}@{}/{cell}", term.metric, term.phase) == metric
 }
 
 /// The run's ratios of the metric, in its own cell or over a cell that the ratio's note names; all of them without one.
@@ -107,7 +107,7 @@ fn ratios_on(run: &RunRecords, metric: Option<&str>) -> Vec<String> {
 fn phases_on(id: &str, tree: &Registered) -> Vec<String> {
     let of_plan = |plan: &Plan| -> Vec<String> {
         let requires = plan.terms.iter().filter(|(_, terms)| terms.requires.iter().any(|required| required == id));
-        requires.map(|(phase, _)| format!("phase {}/{}", plan.experiment, phase.name())).collect()
+        requires.map(|(phase, _)| format!("phase {}/{}", plan.experiment, phase)).collect()
     };
     tree.plans.iter().flat_map(of_plan).collect()
 }
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(of_metric("timer_quantum_ns@instrument/timer"), entries);
         let term = &records().claims.claim[0].term[0].value;
         let cell = resolve(&term.cell, &SLOTS).unwrap();
-        let metric = format!("{}@{}/{cell}", term.metric, term.phase.name());
+        let metric = format!("{}@{}/{cell}", term.metric, term.phase);
         assert_eq!(of_metric(&metric)[0], "claim T-1");
     }
 

@@ -5,7 +5,7 @@
 
 use super::{Kind, Notebook, Status};
 use schema::claim::ClaimFile;
-use schema::plan::{Phase, Plan, Terms};
+use schema::plan::{Plan, Terms};
 use schema::reopened::Reopened;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ impl Standing {
         let decisions = notebook.standing_of(Kind::Decision).filter(|entry| required.contains(&entry.id));
         let decision =
             |status, phases: &[String]| Decision { authorized: status == Status::Authorized, phases: phases.to_vec() };
-        let work: BTreeSet<String> = plan.phases.iter().flat_map(|phase| names(plan, *phase)).collect();
+        let work: BTreeSet<String> = plan.phases.iter().flat_map(|phase| names(plan, phase)).collect();
         let closed = notebook.standing_of(Kind::Closed).filter_map(|entry| {
             let (topic, reopens_when) = entry.fields.topic.clone().zip(entry.fields.reopens_when.clone())?;
             work.contains(&folded(&topic)).then(|| Closed { entry: entry.id.clone(), topic, reopens_when })
@@ -115,7 +115,7 @@ impl Standing {
         let mut refusals = Vec::new();
         let mut refuse = |reason, remedy| refusals.push(Refusal { reason, remedy });
         for phase in &plan.phases {
-            let (named, path) = (names(plan, *phase), path(plan, *phase));
+            let (named, path) = (names(plan, phase), path(plan, phase));
             for closed in self.closed.iter().filter(|closed| named.contains(&folded(&closed.topic))) {
                 let taken_up = |taken: &Reopened| taken.entry == closed.entry && !taken.changed.trim().is_empty();
                 if !reopened.iter().any(taken_up) {
@@ -163,19 +163,19 @@ impl Standing {
 }
 
 /// Names under which a phase's work may have been closed: its experiment's, its own, and those the plan gives it.
-fn names(plan: &Plan, phase: Phase) -> Vec<String> {
-    let given = plan.terms.get(&phase).into_iter().flat_map(|terms| &terms.work);
+fn names(plan: &Plan, phase: &str) -> Vec<String> {
+    let given = plan.terms.get(phase).into_iter().flat_map(|terms| &terms.work);
     [&plan.experiment, &path(plan, phase)].into_iter().chain(given).map(|name| folded(name)).collect()
 }
 
-fn path(plan: &Plan, phase: Phase) -> String {
-    format!("{}/{}", plan.experiment, phase.name())
+fn path(plan: &Plan, phase: &str) -> String {
+    format!("{}/{phase}", plan.experiment)
 }
 
 /// The provenance that phases and claims need, each with who needs it.
 fn needs<'a>(plan: &'a Plan, claims: &'a ClaimFile) -> Vec<(String, &'a String)> {
-    let of_phase = |(phase, terms): (&'a Phase, &'a Terms)| {
-        let who = format!("phase {}", path(plan, *phase));
+    let of_phase = |(phase, terms): (&'a String, &'a Terms)| {
+        let who = format!("phase {}", path(plan, phase));
         terms.needs.iter().map(move |need| (who.clone(), need))
     };
     let phases = plan.terms.iter().flat_map(of_phase);

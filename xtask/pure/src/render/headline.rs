@@ -1,8 +1,8 @@
 //! The short table of README.md: a few rows of the newest full run of each device.
 
-use super::{NOTHING, PublishedRun, attempt, by_gpu, clock_name, escape, struck};
-use schema::metrics::Metric;
+use super::{NOTHING, PublishedRun, attempt, by_gpu, clock_name, escape, outcome, struck};
 use schema::contract::HeadlineRow;
+use schema::metrics::Metric;
 use schema::plan::ProfileName;
 use std::fmt::Write as _;
 
@@ -20,9 +20,23 @@ pub fn headline_region(runs: &[PublishedRun]) -> String {
 }
 
 fn table(run: &PublishedRun, text: &mut String) {
-    let (gpu, clocks) = (escape(&run.gpu), clock_name(run.clocks));
-    let _ = writeln!(text, "| {gpu}, clocks {clocks}, {} | value | 95 % interval | n | cell |", attempt(run));
-    text.push_str("|---|---:|---|---:|---|\n");
+    let _ = writeln!(text, "{}, clocks {}:\n", escape(&run.gpu), clock_name(run.clocks));
+    rows(run, text);
+    let waived =
+        if run.waivers.is_empty() { String::new() } else { format!(" **Waived: {}.**", run.waivers.join(", ")) };
+    let told = run.withdrawn.iter().map(|withdrawal| withdrawal.told()).chain(run.remarks.iter().cloned());
+    let told: String = told.map(|told| format!(" **{}.**", escape(told.trim_end_matches('.')))).collect();
+    let claims: Vec<String> = run.claims.iter().map(|claim| outcome(run, claim)).collect();
+    let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(", ") };
+    let _ = writeln!(text, "Run `{}`, {}.{waived}{told} Claims: {claims}.\n", run.run, attempt(run));
+}
+
+/// The rows that the run's contract names for a headline.
+pub(super) fn rows(run: &PublishedRun, text: &mut String) {
+    if run.contract.headline.is_empty() {
+        return;
+    }
+    text.push_str("| | value | 95 % interval | n | cell |\n|---|---:|---|---:|---|\n");
     for HeadlineRow { label, at } in &run.contract.headline {
         let named = |m: &&Metric| m.phase == at.phase && m.cell == at.cell && m.metric == at.metric;
         if let Some(m) = run.metrics.iter().find(named) {
@@ -30,20 +44,5 @@ fn table(run: &PublishedRun, text: &mut String) {
             let _ = writeln!(text, "| {} | {value} | {interval} | {} | `{}` |", escape(label), m.n, escape(&m.cell));
         }
     }
-    let waived =
-        if run.waivers.is_empty() { String::new() } else { format!(" **Waived: {}.**", run.waivers.join(", ")) };
-    let told = run.withdrawn.iter().map(|withdrawal| withdrawal.told()).chain(run.remarks.iter().cloned());
-    let told: String = told.map(|told| format!(" **{}.**", escape(told.trim_end_matches('.')))).collect();
-    let outcomes = run.claims.iter().map(|claim| {
-        let outcome = super::outcome_name(claim.outcome);
-        let outcome = struck::of_claim(run, &claim.id).map_or(outcome.to_owned(), |_| struck::strike(outcome));
-        format!("{} {outcome}", claim.id)
-    });
-    let outcomes = outcomes.collect::<Vec<_>>().join(", ");
-    let _ = writeln!(
-        text,
-        "\nRun `{}`.{waived}{told} Claims: {}.\n",
-        run.run,
-        if outcomes.is_empty() { "none" } else { &outcomes }
-    );
+    text.push('\n');
 }

@@ -3,8 +3,8 @@
 use crate::claims::resolve;
 use anyhow::Result;
 use schema::claim::ClaimFile;
-use schema::metrics::Metric;
 use schema::contract::{CellSpec, Contract, Recipe};
+use schema::metrics::Metric;
 use schema::plan::{Plan, Slots};
 use schema::verdict::ClaimResult;
 use std::collections::{BTreeMap, BTreeSet};

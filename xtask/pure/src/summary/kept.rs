@@ -57,5 +57,6 @@ pub(super) fn refuse_duplicates(events: &Table, table: &TableSpec) -> anyhow::Re
         (0..events.rows()).map(|row| columns.iter().map(|column| column[row]).collect()).collect();
     keys.sort_unstable();
     let twice = keys.windows(2).find(|pair| pair[0] == pair[1]);
-    twice.map_or(Ok(()), |pair| Err(anyhow::anyhow!("the event of {} {:?} occurs twice", table.key.join(", "), pair[0])))
+    twice
+        .map_or(Ok(()), |pair| Err(anyhow::anyhow!("the event of {} {:?} occurs twice", table.key.join(", "), pair[0])))
 }

@@ -52,14 +52,17 @@ pub(super) fn add(source: &Source<'_>, recipe: &Recipe, rows: &mut Rows<'_>) -> 
             }
             Ok(())
         }
-        Recipe::Rate { name, work, of, by, only, peak } => rate(source, name, work, (of, by, only.as_ref()), peak, rows),
+        Recipe::Rate { name, work, of, by, only, peak } => {
+            rate(source, name, work, (of, by, only.as_ref()), peak, rows)
+        }
         Recipe::Ratio { over, over_of, of } => ratio(source, over, over_of, of, rows),
         Recipe::PlantedDelay { column, number, spent, planted_ns, of, .. } => {
             planted_delay(source, (column, *number, spent, *planted_ns), of, rows)
         }
         Recipe::Correlation { name, a, b } => {
             let ((a, _), (b, _)) = (source.samples(a, "launch", None)?, source.samples(b, "launch", None)?);
-            let pairs = a.iter().zip(&b).map(|((launch, a), (_, b))| (*launch, *a as f64, *b as f64)).collect::<Vec<_>>();
+            let pairs =
+                a.iter().zip(&b).map(|((launch, a), (_, b))| (*launch, *a as f64, *b as f64)).collect::<Vec<_>>();
             let resamples = Resamples::new(&rows.seed(), pairs.iter().map(|(launch, ..)| *launch));
             if let Some(correlation) = resamples.correlation(&pairs) {
                 rows.real(name, "1", correlation, Band { pct: 0.0, least: 0.1 }, "");
@@ -193,7 +196,12 @@ fn planted_delay(
         rows.nanoseconds("leg_shift_error_ns", less(shift, spent), Band { pct: 0.0, least: 400.0 }, &note);
     }
     if let Some(spread) = spread(&rows.seed(), &plain.0) {
-        rows.nanoseconds("leg_spread_ns", spread, Band { pct: 25.0, least: 64.0 }, "interquartile range without a delay");
+        rows.nanoseconds(
+            "leg_spread_ns",
+            spread,
+            Band { pct: 25.0, least: 64.0 },
+            "interquartile range without a delay",
+        );
     }
     Ok(())
 }
@@ -240,6 +248,8 @@ pub fn numbers(table: &Table, name: &str) -> anyhow::Result<Vec<Option<i64>>> {
         Column::U32(values) => Ok(values.iter().map(|value| Some(i64::from(*value))).collect()),
         Column::I64(values) => Ok(values.iter().copied().map(Some).collect()),
         Column::OptI64(values) => Ok(values.clone()),
-        Column::OptU32(_) | Column::F64(_) => bail!("column {name:?} does not hold whole numbers of the kinds that events have"),
+        Column::OptU32(_) | Column::F64(_) => {
+            bail!("column {name:?} does not hold whole numbers of the kinds that events have")
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::trial::synthetic::{self, SLOTS, set_column};
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, CellRecord, LaunchConfig};
-use schema::plan::{Leg, Plan, Setter, Work};
+use schema::preempt::{Leg, PreemptPlan, Setter, Work};
 use schema::table::{Column, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub fn find<'a>(cells: &'a mut [CellEvidence], name: &str) -> &'a mut CellData {
     &mut cells.iter_mut().find(|cell| cell.name() == name).expect("the plan has this cell").data
 }
 
-pub fn cells(plan: &Plan, build: &BuildRecord) -> Vec<CellData> {
+pub fn cells(plan: &PreemptPlan, build: &BuildRecord) -> Vec<CellData> {
     let works = plan.cells(&SLOTS).into_iter().map(|cell| cell.work);
     let mut cells = synthetic::cells(plan);
     for (cell, work) in cells.iter_mut().zip(works) {

@@ -9,7 +9,6 @@ use schema::build::{Budget, BudgetFile, BuildRecord, Cubin, Kernel};
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::claim::{Claim, ClaimFile, Comparator, MetricRef, Term};
 use schema::environment::{ClockRecord, Container, Environment, Host, NvmlFacts, Reading, Snapshot, Stamp, Watch};
-use schema::plan::Phase;
 use schema::progress::{Progress, Sites};
 use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT};
@@ -278,7 +277,7 @@ fn logs(tool: Tool) -> (&'static str, &'static str) {
 /// One claim over the device-set yield cell, with this threshold in microseconds.
 pub fn claims(threshold: &str) -> ClaimFile {
     let value = MetricRef {
-        phase: Phase::Yield,
+        phase: "yield".to_owned(),
         cell: "k=64,blocks={yield_full},poll=1,set=device".to_owned(),
         metric: "preempt_latency_us_p99".to_owned(),
     };

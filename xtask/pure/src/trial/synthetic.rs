@@ -3,11 +3,14 @@
 use crate::summary::CellData;
 use schema::cell::{CellRecord, Facts};
 use schema::compare::Bands;
-use schema::plan::{
-    BaselinePlan, CalibratePlan, Cell, ClockClass, InstrumentPlan, Leg, Phase, Plan, Profile, ProfileName, Residency,
-    Setter, Slots, Work, YieldCell, YieldPlan, delayed_event,
+use schema::contract::Contract;
+use schema::plan::{ClockClass, Plan, ProfileName, Slots};
+use schema::preempt::{
+    BaselinePlan, CalibratePlan, Cell, InstrumentPlan, Leg, Phase, PreemptPlan, Profile, Residency, Setter, Work,
+    YieldCell, YieldPlan,
 };
 use schema::table::{Column, Table};
+use schema::timer::delayed_event;
 use schema::{Digest, FORMAT};
 use std::sync::LazyLock;
 
@@ -21,16 +24,12 @@ pub const DELAY_NS: u32 = 2_048;
 const LAUNCHES: u32 = 20;
 
 /// A plan with one cell of each kind, sized as `events` of phase 2 and 3.
-pub fn plan(profile_name: ProfileName, events: u32) -> Plan {
+pub fn plan(profile_name: ProfileName, events: u32) -> PreemptPlan {
     let yield_cell = |set, cost| YieldCell { blocks: Residency::Full, poll: 1, set, cost };
-    Plan {
-        format: FORMAT,
+    PreemptPlan {
         experiment: "preempt".to_owned(),
         profile_name,
-        clocks: ClockClass::Stable,
         phases: Phase::ALL.to_vec(),
-        terms: std::collections::BTreeMap::new(),
-        compare: Bands::new(),
         profile: Profile {
             instrument: InstrumentPlan { offset_rounds: 8, delay_events: 80, delay_ns: DELAY_NS },
             calibrate: CalibratePlan {
@@ -55,12 +54,31 @@ pub fn plan(profile_name: ProfileName, events: u32) -> Plan {
     }
 }
 
+/// The plan as a run carries it.
+pub fn frozen(plan: &PreemptPlan) -> Plan {
+    Plan {
+        format: FORMAT,
+        experiment: plan.experiment.clone(),
+        profile_name: plan.profile_name,
+        clocks: ClockClass::Stable,
+        phases: plan.phases.iter().map(|phase| phase.name().to_owned()).collect(),
+        terms: std::collections::BTreeMap::new(),
+        compare: Bands::new(),
+        profile: toml::Table::try_from(&plan.profile).unwrap(),
+    }
+}
+
+/// What a run of the plan must contain; one made-up program stands for all.
+pub fn contract(plan: &PreemptPlan) -> Contract {
+    Contract { programs: vec!["everything".to_owned()], ..plan.contract(&SLOTS, 6.0) }
+}
+
 /// Every cell of the plan, in its order.
-pub fn cells(plan: &Plan) -> Vec<CellData> {
+pub fn cells(plan: &PreemptPlan) -> Vec<CellData> {
     plan.cells(&SLOTS).iter().map(|cell| cell_data(plan, cell)).collect()
 }
 
-fn cell_data(plan: &Plan, cell: &Cell) -> CellData {
+fn cell_data(plan: &PreemptPlan, cell: &Cell) -> CellData {
     let profile = &plan.profile;
     let spread = |events: u32, launches: u32| (0..events).map(|i| 2 + i % launches).collect::<Vec<u32>>();
     let (events, n_launches) = match cell.work {
@@ -78,7 +96,7 @@ fn record(cell: &Cell, events: u64) -> CellRecord {
     CellRecord {
         format: FORMAT,
         experiment: "preempt".to_owned(),
-        phase: cell.phase,
+        phase: cell.phase.name().to_owned(),
         cell: cell.name.clone(),
         plan: Digest::of("plan"),
         device: "emulated".to_owned(),

@@ -1,12 +1,13 @@
 //! What a run of preempt must contain: its cells as its plan gives them on a device, and what each must show.
 
-use super::{Cell, Leg, Plan, Residency, Setter, Slots, Work};
+use super::{Cell, Leg, Phase, PreemptPlan, Residency, Setter, Work};
 use crate::FORMAT;
 use crate::contract::{
     Balance, BlocksSpec, CellSpec, Check, ColumnSpec, Contract, Derivation, Derive, Draw, Expects, Expr, FigureSpec,
     Guest, HeadlineRow, Kind, LaunchKind, LaunchSpec, MetricAt, MetricSpec, Only, Q, Recipe, Redraws, Role, SeriesSpec,
     TableSpec, Tally, Unit, Warmup,
 };
+use crate::plan::Slots;
 use crate::timer;
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ const WAITS: &str = "waits";
 const YIELDS: &str = "yields";
 const DRAINS: &str = "drains";
 
-impl Plan {
+impl PreemptPlan {
     /// The contract of a run of this plan on a device with these slots.
     #[must_use]
     pub fn contract(&self, slots: &Slots, tile_us: f64) -> Contract {
@@ -36,10 +37,37 @@ impl Plan {
             ]),
             cells: cells.iter().map(|cell| of.cell(cell, self.estimate_s(&cell.work, slots, tile_us))).collect(),
             sites: sites(),
-            programs: Vec::new(),
+            programs: self.programs(),
             figures: of.figures(),
             headline: of.headline(),
         }
+    }
+}
+
+impl PreemptPlan {
+    /// Names of the sanitizer programs that together launch every kernel in every mode that the plan measures.
+    #[must_use]
+    pub fn programs(&self) -> Vec<String> {
+        let mut programs = std::collections::BTreeSet::from(["check".to_owned()]);
+        let event = |poll: u32, set: Setter| format!("yield_p{poll}_{}", set.name());
+        for phase in &self.phases {
+            match phase {
+                // Legs are measured at poll 1 by both of these setters.
+                Phase::Instrument => programs.extend([
+                    "timer".to_owned(),
+                    "drain".to_owned(),
+                    event(1, Setter::Device),
+                    event(1, Setter::Host),
+                ]),
+                Phase::Calibrate => programs.extend(["calibrate".to_owned()]),
+                Phase::Baseline => programs.extend(["drain".to_owned(), "baseline".to_owned()]),
+                Phase::Yield => {
+                    programs.extend(self.profile.yields.cells.iter().map(|cell| event(cell.poll, cell.set)));
+                    programs.insert("drain".to_owned());
+                }
+            }
+        }
+        programs.into_iter().collect()
     }
 }
 
@@ -224,7 +252,7 @@ fn yield_e2e() -> Expr {
 
 /// A plan on a device.
 struct Preempt<'a> {
-    plan: &'a Plan,
+    plan: &'a PreemptPlan,
     slots: &'a Slots,
     cells: &'a [Cell],
 }
@@ -249,7 +277,7 @@ impl Preempt<'_> {
         match cell.work {
             Work::Timer => CellSpec {
                 estimate_s,
-                ..timer::cell(cell.phase.name(), self.slots.sms, profile.instrument.offset_rounds)
+                ..timer::cell(cell.phase.name(), self.slots.sms(), profile.instrument.offset_rounds)
             },
             Work::Delay(leg) => {
                 let host = matches!(leg, Leg::HostToSet | Leg::DoneToHost);
@@ -338,14 +366,14 @@ impl Preempt<'_> {
 
     /// The cell's name with numbers of blocks replaced by what they are on this device.
     fn role(&self, cell: &Cell) -> String {
-        let (sms, slots) = (self.slots.sms, self.slots);
+        let (sms, slots) = (self.slots.sms(), self.slots);
         let per_sm = match cell.work {
             Work::Timer | Work::Delay(_) => return cell.name.clone(),
             Work::Calibrate { blocks, .. } => {
                 return cell.name.replace(&format!("blocks={blocks}"), &format!("blocks={}x sms", blocks / sms));
             }
-            Work::Baseline { .. } => slots.drain_per_sm,
-            Work::Yield { .. } | Work::Cost { .. } => slots.yield_per_sm,
+            Work::Baseline { .. } => slots.per_sm("drain_per_sm"),
+            Work::Yield { .. } | Work::Cost { .. } => slots.per_sm("yield_per_sm"),
         };
         let full = Residency::Full.blocks(sms, per_sm);
         let role = |pair: &str| match pair.strip_prefix("blocks=").and_then(|blocks| blocks.parse::<u32>().ok()) {
@@ -393,9 +421,9 @@ impl Preempt<'_> {
     /// The baseline cell with every slot taken, where this is the host-set yield cell with every slot taken.
     fn full_baseline(&self, cell: &Cell) -> Option<&Cell> {
         let Work::Yield { k, blocks, set: Setter::Host, .. } = cell.work else { return None };
-        let full = |per_sm| Residency::Full.blocks(self.slots.sms, per_sm);
-        let work = Work::Baseline { k, blocks: full(self.slots.drain_per_sm) };
-        self.cells.iter().find(|cell| blocks == full(self.slots.yield_per_sm) && cell.work == work)
+        let full = |per_sm| Residency::Full.blocks(self.slots.sms(), per_sm);
+        let work = Work::Baseline { k, blocks: full(self.slots.per_sm("drain_per_sm")) };
+        self.cells.iter().find(|cell| blocks == full(self.slots.per_sm("yield_per_sm")) && cell.work == work)
     }
 
     fn figures(&self) -> Vec<FigureSpec> {
@@ -450,7 +478,7 @@ impl Preempt<'_> {
             if series.last().is_none_or(|last| last.name != name) {
                 series.push(SeriesSpec { name, cells: Vec::new(), mark: None });
             }
-            let place = f64::from(blocks) / f64::from(self.slots.sms);
+            let place = f64::from(blocks) / f64::from(self.slots.sms());
             series.last_mut().expect("one was just pushed").cells.push((id(cell), place));
         }
         series
@@ -626,11 +654,12 @@ mod tests {
 
     #[test]
     fn the_contract_of_every_profile_holds_together_and_comes_back_as_written() {
-        let slots = Slots { sms: 132, calibrate_per_sm: 5, drain_per_sm: 5, yield_per_sm: 5 };
+        let slots = ["calibrate_per_sm", "drain_per_sm", "yield_per_sm"];
+        let slots = slots.into_iter().fold(Slots::of_sms(132), |slots, name| slots.with(name, 5));
         let file = PlanFile::parse(include_str!("../../../experiments/preempt/plan.toml")).unwrap();
         for profile in [ProfileName::Smoke, ProfileName::Quick, ProfileName::Full] {
-            let mut contract = file.freeze(profile, &[]).unwrap().contract(&slots, 6.0);
-            contract.programs = vec!["timer".to_owned()];
+            let plan = PreemptPlan::of(&file.freeze(profile, &[]).unwrap()).unwrap();
+            let contract = plan.contract(&slots, 6.0);
             let json = serde_json::to_vec_pretty(&contract).unwrap();
             assert_eq!(Contract::parse(&json).unwrap(), contract);
         }

@@ -1,6 +1,7 @@
 //! How much a plan asks for: events of a cell, and seconds, roughly. For progress bars and dry runs, never for a result.
 
-use super::{CalibratePlan, Plan, Slots, Work};
+use super::{CalibratePlan, PreemptPlan, Work};
+use crate::plan::Slots;
 
 /// Wall of a lone K = 64 tile on a recent GPU, in microseconds, for estimates only.
 pub const GPU_TILE_US: f64 = 6.0;
@@ -17,7 +18,7 @@ impl CalibratePlan {
     }
 }
 
-impl Plan {
+impl PreemptPlan {
     /// Events that a cell records at least: yields are spread evenly over launches, rounded up. The timer cell's are SMs.
     #[must_use]
     pub fn events(&self, work: &Work, slots: &Slots) -> u64 {

@@ -1,89 +1,24 @@
 //! What makes a plan impossible, said before anything is launched. Nothing here knows a device.
 
-use super::{K_CHUNK, LEAST_K, MOST_K, POLL_PERIODS, Phase, Plan, PlanFile, ProfileName, Residency, Terms};
-use anyhow::{Context, ensure};
+use super::{K_CHUNK, LEAST_K, MOST_K, POLL_PERIODS, Phase, PreemptPlan, Residency};
+use anyhow::ensure;
 
-impl PlanFile {
-    /// Parses a plan file's text.
-    ///
-    /// # Errors
-    /// When the text is not such a file (with line and column), or its format is newer than ours.
-    pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let file: Self = toml::from_str(text)?;
-        crate::check_format("the plan file", file.format)?;
-        Ok(file)
-    }
-
-    /// Freezes one profile, restricted to `phases` (all of them when empty), in their own order; `instrument` always runs.
-    ///
-    /// # Errors
-    /// When the file has no such profile, or the plan is impossible.
-    pub fn freeze(&self, profile: ProfileName, phases: &[Phase]) -> anyhow::Result<Plan> {
-        let numbers = self
-            .profile
-            .get(&profile)
-            .with_context(|| format!("experiment {:?} has no profile {profile:?}", self.experiment))?;
-        let wanted = |phase: &Phase| phases.is_empty() || *phase == Phase::Instrument || phases.contains(phase);
-        let plan = Plan {
-            format: self.format,
-            experiment: self.experiment.clone(),
-            profile_name: profile,
-            clocks: self.clocks,
-            phases: Phase::ALL.into_iter().filter(wanted).collect(),
-            terms: self.terms.clone().into_iter().filter(|(phase, _)| wanted(phase)).collect(),
-            compare: self.compare.clone(),
-            profile: numbers.clone(),
-        };
-        plan.check()?;
-        Ok(plan)
-    }
-}
-
-impl Plan {
-    /// Parses a frozen plan's text and checks it.
-    ///
-    /// # Errors
-    /// When the text is not a plan, its format is newer than ours, or the plan is impossible.
-    pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let plan: Self = toml::from_str(text)?;
-        crate::check_format("the plan", plan.format)?;
-        plan.check()?;
-        Ok(plan)
-    }
-
+impl PreemptPlan {
     /// Refuses what no device can do: an empty sweep, zero events, a K that the kernel cannot stage, a poll period not built.
     ///
     /// # Errors
     /// Names the first impossible value and the rule it breaks.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_phases()?;
-        self.check_terms()?;
         self.check_instrument()?;
         self.check_calibrate()?;
         self.check_baseline()?;
-        self.check_yields()?;
-        self.check_bands()
+        self.check_yields()
     }
 
     fn check_phases(&self) -> anyhow::Result<()> {
         ensure!(self.phases.first() == Some(&Phase::Instrument), "phases must begin with \"instrument\"");
         ensure!(self.phases.is_sorted_by(|a, b| a < b), "phases must be in order and each only once");
-        Ok(())
-    }
-
-    fn check_terms(&self) -> anyhow::Result<()> {
-        for (phase, Terms { work, requires, needs }) in &self.terms {
-            let name = format!("terms.{}", phase.name());
-            ensure!(self.phases.contains(phase), "{name} speaks of a phase that does not run");
-            for (field, words) in [("work", work), ("requires", requires), ("needs", needs)] {
-                ensure!(words.iter().all(|word| !word.trim().is_empty()), "{name}.{field} holds a blank name");
-                unique(&format!("{name}.{field}"), words)?;
-            }
-            let is_decision = |id: &&String| id.strip_prefix("D-").is_some_and(|n| n.parse::<u32>().is_ok());
-            if let Some(other) = requires.iter().find(|id| !is_decision(id)) {
-                anyhow::bail!("{name}.requires: {other:?} is no decision's id, such as D-001");
-            }
-        }
         Ok(())
     }
 
@@ -96,19 +31,6 @@ impl Plan {
             plan.delay_events
         );
         positive("instrument.delay_ns", plan.delay_ns)
-    }
-
-    fn check_bands(&self) -> anyhow::Result<()> {
-        for (metric, band) in &self.compare {
-            let sound = |value: f64| value.is_finite() && value >= 0.0;
-            ensure!(
-                sound(band.pct) && sound(band.least),
-                "compare.{metric} is pct = {} and least = {}: neither may be negative",
-                band.pct,
-                band.least
-            );
-        }
-        Ok(())
     }
 
     fn check_calibrate(&self) -> anyhow::Result<()> {
