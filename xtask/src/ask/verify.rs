@@ -22,7 +22,7 @@ use crate::runs::published;
 use anyhow::Result;
 use host::failure::{fail, of_the_machine};
 use host::paths::Paths;
-use pure::names::check_name;
+use pure::names::{check_name, is_id};
 use pure::notebook::Notebook;
 use pure::text::plain;
 use schema::ExitCode;
@@ -265,7 +265,7 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     if let Some(run) = run_of_manifest(paths, &path) {
         return Ok(vec![Layout::published(paths, run)]);
     }
-    let is_id = published::is_id(target);
+    let is_id = is_id(target);
     let mut found = Vec::new();
     if is_id && paths.manifests().join(format!("{target}.json")).exists() {
         found.push(Layout::published(paths, target));
@@ -285,7 +285,7 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
 }
 
 fn run_of_manifest(paths: &Paths, path: &Path) -> Option<String> {
-    let run = layout::run_of_manifest(path.file_name()?.to_str()?).filter(|run| published::is_id(run))?;
+    let run = layout::run_of_manifest(path.file_name()?.to_str()?).filter(|run| is_id(run))?;
     let here = fs_err::canonicalize(path).ok()?;
     (here.parent()? == fs_err::canonicalize(paths.manifests()).ok()?).then(|| run.to_owned())
 }

@@ -3,13 +3,13 @@
 //! It does not check digests; `Sealed::load` and `verify` do that first.
 
 use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, is_detached};
-use super::published::is_id;
 use anyhow::{Context, Result, ensure};
 use host::failure::does_not_hold;
 use host::paths::Paths;
 use pure::counters;
 use pure::derive::derive;
 use pure::gate::evidence::{CellEvidence, CounterEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
+use pure::names::is_id;
 use pure::sanitizer::faults;
 use pure::summary::{BlockCheck, CellData};
 use rayon::prelude::*;
