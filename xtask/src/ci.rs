@@ -58,7 +58,7 @@ fn mutants(paths: &Paths) -> Result<()> {
         let file = paths.root().join("target/mutants.diff");
         fs_err::write(&file, diff.stdout)?;
         let file = file.to_string_lossy();
-        cargo(paths, &["mutants", "--in-diff", &file, "--output", "target"])?;
+        cargo(paths, &["mutants", "--workspace", "--in-diff", &file, "--output", "target"])?;
     }
     Ok(())
 }
