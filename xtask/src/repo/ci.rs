@@ -33,6 +33,7 @@ pub fn ci(paths: &Paths) -> Result<()> {
     xtask(paths, &["provision", "--runtime", "host"])?;
     xtask(paths, &["tidy"])?;
     test(paths)?;
+    mutants(paths)?;
     let mut every_arch = vec!["build", "--runtime", "docker"];
     every_arch.extend(ARCHS.iter().flat_map(|arch| ["--arch", *arch]));
     xtask(paths, &every_arch)?;
@@ -42,15 +43,34 @@ pub fn ci(paths: &Paths) -> Result<()> {
     xtask(paths, &["verify"])
 }
 
-/// Licences, sources and doubled versions of what we depend on (`deny.toml`). cargo-deny takes minutes to compile, so it is
-/// used where it is installed, and its absence is said.
+/// Licences, sources and doubled versions of what we depend on (`deny.toml`).
 fn deny(paths: &Paths) -> Result<()> {
-    let there = Command::new("cargo").args(["deny", "--version"]).current_dir(paths.root()).output();
-    if there.is_ok_and(|output| output.status.success()) {
-        return cargo(paths, &["deny", "--offline", "--locked", "check", "bans", "licenses", "sources"]);
+    if installed(paths, "deny") {
+        cargo(paths, &["deny", "--offline", "--locked", "check", "bans", "licenses", "sources"])?;
     }
-    host::tell!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");
     Ok(())
+}
+
+/// Whether the tests notice a change of what the last commit wrote, in the files that `.cargo/mutants.toml` lists.
+fn mutants(paths: &Paths) -> Result<()> {
+    if installed(paths, "mutants") {
+        let diff = Command::new("git").args(["diff", "HEAD~1"]).current_dir(paths.root()).output()?;
+        let file = paths.root().join("target/mutants.diff");
+        fs_err::write(&file, diff.stdout)?;
+        let file = file.to_string_lossy();
+        cargo(paths, &["mutants", "--workspace", "--in-diff", &file, "--output", "target"])?;
+    }
+    Ok(())
+}
+
+/// Whether cargo knows this tool. They take minutes to compile, so they are used where they are, and their absence is said.
+fn installed(paths: &Paths, tool: &str) -> bool {
+    let there = Command::new("cargo").args([tool, "--version"]).current_dir(paths.root()).output();
+    let there = there.is_ok_and(|output| output.status.success());
+    if !there {
+        host::tell!("skipped: cargo-{tool} is not installed (cargo install --locked cargo-{tool})");
+    }
+    there
 }
 
 fn cargo(paths: &Paths, args: &[&str]) -> Result<()> {

@@ -1,15 +1,10 @@
-//! Hardware counters as a table beside a run's numbers: how many blocks there were, what fitted, and what warps waited for.
+//! Hardware counters as a table beside a run's numbers: how many blocks there were, what fitted, and what went to local memory.
 
 use super::{PublishedRun, caption, escape};
 use crate::counters::blocks_per_sm;
 use schema::counters::{CountedLaunch, CounterReport};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-/// How many reasons to wait are named.
-const REASONS: usize = 3;
-/// A warp that issues waits for nothing.
-const ISSUES: &str = "selected";
 
 pub(super) fn table(run: &PublishedRun, text: &mut String) {
     let Some(report) = &run.counters else { return };
@@ -27,24 +22,21 @@ pub(super) fn table(run: &PublishedRun, text: &mut String) {
         return;
     }
     text.push_str(
-        "| kernel | most blocks launched | registers | blocks that fit an SM | occupancy, of possible | local loads, stores | warps wait most for (on average) |\n\
-         |---|---:|---:|---:|---|---|---|\n",
+        "| kernel | most blocks launched | registers | blocks that fit an SM | local loads, stores |\n\
+         |---|---:|---:|---:|---|\n",
     );
     for (symbol, launches) in kernels {
         let Some(largest) = launches.iter().max_by_key(|launch| launch.grid) else { continue };
         let local = |of: fn(&CountedLaunch) -> u64| launches.iter().map(|launch| of(launch)).sum::<u64>();
         let _ = writeln!(
             text,
-            "| `{}` | {} | {} | {} | {} % of {} % | {}, {} | {} |",
+            "| `{}` | {} | {} | {} | {}, {} |",
             escape(symbol),
             largest.grid,
             largest.registers,
             blocks_per_sm(largest),
-            largest.occupancy_achieved_pct,
-            largest.occupancy_possible_pct,
             local(|launch| launch.local_loads),
-            local(|launch| launch.local_stores),
-            waits(largest)
+            local(|launch| launch.local_stores)
         );
     }
     text.push('\n');
@@ -56,11 +48,4 @@ fn by_kernel(report: &CounterReport) -> BTreeMap<&str, Vec<&CountedLaunch>> {
         kernels.entry(&launch.symbol).or_default().push(launch);
     }
     kernels
-}
-
-fn waits(launch: &CountedLaunch) -> String {
-    let mut reasons: Vec<(&String, &f64)> = launch.stalls.iter().filter(|(name, _)| *name != ISSUES).collect();
-    reasons.sort_by(|a, b| b.1.total_cmp(a.1));
-    let told = reasons.iter().take(REASONS).filter(|(_, warps)| **warps > 0.0);
-    told.map(|(name, warps)| format!("{} ({warps})", escape(name))).collect::<Vec<_>>().join(", ")
 }
