@@ -1,6 +1,6 @@
 //! Facts of this repository, through the git program: no user configuration, no hooks, no network, a deadline.
 //!
-//! It only reads. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
+//! It only reads, but for a worktree that is gone with its value. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
 //! the root, which commands append to or render.
 
 mod blobs;
@@ -232,6 +232,18 @@ impl Git {
         Ok(found.iter().zip(digests).map(addition).collect())
     }
 
+    /// Checks a commit out into a new folder below `folder`.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn worktree(&self, commit: &str, folder: &Path) -> Result<Worktree> {
+        let dir = tempfile::tempdir_in(folder)?;
+        let tree = Worktree { git: self.clone(), dir };
+        let place = tree.path().to_str().context("the worktree's path is not UTF-8")?;
+        self.text(&["worktree", "add", "--quiet", "--detach", place, commit])?;
+        Ok(tree)
+    }
+
     /// The contents of blobs, in the order given.
     fn blobs(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>> {
         let mut blobs = Blobs::default();
@@ -397,6 +409,29 @@ impl Git {
             deadline: Duration::from_secs(60),
             hold_stdin: false,
         }
+    }
+}
+
+/// A commit's files in a folder of their own, which knows the repository's history. Both are gone with this value.
+#[derive(Debug)]
+pub struct Worktree {
+    git: Git,
+    dir: tempfile::TempDir,
+}
+
+impl Worktree {
+    /// Its root.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Worktree {
+    fn drop(&mut self) {
+        let place = self.path().display().to_string();
+        // Also after we were asked to stop. Where git fails the folder goes all the same, and git forgets it with time.
+        let _ = self.git.child(&["worktree", "remove", "--force", &place]).run_cleanup();
     }
 }
 

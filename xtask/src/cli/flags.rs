@@ -121,6 +121,9 @@ pub struct Verify {
     /// Every run must be signed by a key of this list, which is yours (man ssh-keygen, ALLOWED SIGNERS).
     #[arg(long, value_name = "FILE")]
     pub allowed_signers: Option<PathBuf>,
+    /// Judge runs under older rules too: each by the program of the commit that published it, which is built for that.
+    #[arg(long, conflicts_with = "inventory")]
+    pub as_published: bool,
 }
 
 /// Flags of `compare`.

@@ -180,13 +180,16 @@ pub fn clean(ctx: &Context<'_>) -> Result<Done> {
 /// `verify`.
 ///
 /// # Errors
-/// Exit 2 for a target that names nothing; what does not hold is in the report, with exit 16.
+/// Exit 2 for a target that names nothing, 11 when an older tree that is to judge cannot be built; what does not hold is in the
+/// report, with exit 16.
 pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
+    use crate::ask::verify::{Asked, verify_as};
     if let Some(inventory) = &ask.inventory {
         let report = crate::ask::inventory::verify(inventory, ask.root.as_deref())?;
         return Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() });
     }
-    let report = crate::ask::verify::verify_signed(ctx.paths, &ask.targets, ask.allowed_signers.as_deref())?;
+    let asked = Asked { allowed_signers: ask.allowed_signers.as_deref(), as_published: ask.as_published };
+    let report = verify_as(ctx.paths, &ask.targets, asked)?;
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
 }
 

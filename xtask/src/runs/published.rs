@@ -155,7 +155,7 @@ fn elsewhere(notebook: &Notebook, runs: &[PublishedRun]) -> Vec<Elsewhere> {
 fn advice(verdict: &Verdict) -> Option<String> {
     let build = verdict.gates.iter().find(|gate| gate.name == "build")?;
     let said: Vec<String> = serde_json::from_value(build.evidence.get(ADVICE)?.clone()).ok()?;
-    Some(format!("compiler advice: {}", said.join("; ")))
+    (!said.is_empty()).then(|| format!("compiler advice: {}", said.join("; ")))
 }
 
 /// The notebook, when there is one.

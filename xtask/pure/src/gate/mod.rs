@@ -15,6 +15,7 @@ mod numerics;
 mod recompute;
 mod registration;
 mod rule;
+pub mod rules;
 mod samples;
 mod sanitizer;
 mod source;
@@ -27,6 +28,7 @@ pub use build::ADVICE;
 pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
 pub use rule::IN_REPOSITORY;
+pub use rules::rules;
 pub use timeline::timer_slack_ns;
 pub use verdict::verdict;
 

@@ -103,12 +103,6 @@ impl Standing {
         }
     }
 
-    /// Whether the notebook says nothing of it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Why the plan may not run; `reopened` is what the run says it takes up again.
     #[must_use]
     pub fn refusals(&self, plan: &Plan, claims: &ClaimFile, reopened: &[Reopened]) -> Vec<Refusal> {
