@@ -14,12 +14,10 @@ pub use interrupt::{interrupted, interruption, watch_interrupts};
 use crate::failure::fail;
 use anyhow::{Context, Result};
 use capture::Stream;
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group};
 use schema::ExitCode;
 use std::fs::File;
-use std::io::{self, PipeWriter, Seek as _, Write as _, pipe};
-use std::os::fd::OwnedFd;
+use std::io::{self, PipeWriter, pipe};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -75,7 +73,7 @@ impl Child {
     /// As [`Child::run`], and when the file cannot be opened.
     pub fn run_reading(&self, input: &Path) -> Result<Ended> {
         let input = fs_err::File::open(input)?.into_parts().0;
-        self.run_until(Some(input), &mut |_| {}, &interrupted, &|| false)
+        self.run_until(Some(Input::File(input)), &mut |_| {}, &interrupted, &|| false)
     }
 
     /// As [`Child::run`], with these bytes for stdin; `on_bytes` sees every byte of stdout, in order.
@@ -83,10 +81,7 @@ impl Child {
     /// # Errors
     /// As [`Child::run`].
     pub fn run_on_bytes(&self, input: &[u8], on_bytes: &mut dyn FnMut(&[u8])) -> Result<Ended> {
-        let mut held = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
-        held.write_all(input)?;
-        held.rewind()?;
-        self.run_until(Some(held), on_bytes, &interrupted, &|| false)
+        self.run_until(Some(Input::Bytes(input.to_vec())), on_bytes, &interrupted, &|| false)
     }
 
     /// As [`Child::run`], and also ended as by its deadline once `overdue` says so.
@@ -107,7 +102,7 @@ impl Child {
 
     fn run_until(
         &self,
-        input: Option<File>,
+        input: Option<Input>,
         on_bytes: &mut dyn FnMut(&[u8]),
         stop: &dyn Fn() -> Option<i32>,
         overdue: &dyn Fn() -> bool,
@@ -115,10 +110,10 @@ impl Child {
         if let Some(signal) = stop() {
             return Err(interruption(signal, &self.name()));
         }
-        let mut running = Running::start(self, input)?;
-        let end = running.watch(self.deadline, on_bytes, stop, overdue);
+        let mut running = Running::start(self, input, on_bytes)?;
+        let end = running.watch(self.deadline, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
-        let status = running.finish(&self.name(), PATIENCE, on_bytes)?;
+        let status = running.finish(&self.name(), PATIENCE)?;
         match end {
             End::Asked(signal) => Err(interruption(signal, &self.name())),
             End::Itself | End::Deadline => Ok(Ended {
@@ -137,7 +132,8 @@ impl Child {
     /// The child as `duct` starts it, all but its streams.
     fn expression(&self) -> Result<duct::Expression> {
         let plain = PLAIN.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let started = duct::cmd(self.resolved()?, &self.args).full_env(plain.into_iter().chain(self.env.iter().cloned()));
+        let started =
+            duct::cmd(self.resolved()?, &self.args).full_env(plain.into_iter().chain(self.env.iter().cloned()));
         Ok(started.dir(&self.dir).before_spawn(bind_to_us).unchecked())
     }
 
@@ -174,12 +170,6 @@ fn in_words(on_line: &mut dyn FnMut(&str)) -> impl FnMut(&[u8]) {
     |bytes| on_line(String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']))
 }
 
-/// A program or folder that is missing or may not be used is the machine's fault and none of ours.
-fn unstarted(wanted: &Child, error: &io::Error) -> anyhow::Error {
-    let message = format!("failed to start {} in {}: {error}", wanted.program.display(), wanted.dir.display());
-    fail(ExitCode::Environment, message, "cargo xtask doctor")
-}
-
 /// The file that `program` names: itself when it is a path, otherwise the first executable on `search`.
 pub fn find_program(program: &Path, search: &str) -> Option<PathBuf> {
     if program.components().count() > 1 {
@@ -189,25 +179,29 @@ pub fn find_program(program: &Path, search: &str) -> Option<PathBuf> {
     std::env::split_paths(search).map(|dir| dir.join(program)).find(executable)
 }
 
+/// What a child reads instead of nothing.
+enum Input {
+    File(File),
+    Bytes(Vec<u8>),
+}
+
 /// A child that was started and not yet reaped, and what it wrote so far.
-struct Running {
+struct Running<'a> {
     handle: duct::Handle,
     /// The child's own number, which is also that of its group.
     group: Pid,
     stdout: Stream,
     stderr: Stream,
+    on_bytes: &'a mut dyn FnMut(&[u8]),
     /// Our end of its standard input, if that is held open.
     _stdin: Option<PipeWriter>,
 }
 
-/// How long a child may take to end after each signal.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    term: Duration,
-    kill: Duration,
-}
-
-const PATIENCE: Patience = Patience { term: Duration::from_secs(2), kill: Duration::from_secs(20) };
+/// The signals that end a group, and how long a child may take to end after each.
+const PATIENCE: [(Signal, Duration); 2] =
+    [(Signal::TERM, Duration::from_secs(2)), (Signal::KILL, Duration::from_secs(20))];
+/// How long what is left of an ended child may take: what it wrote, what it started.
+const REMAINS: Duration = Duration::from_secs(2);
 
 /// Who ended the child.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -217,30 +211,29 @@ enum End {
     Asked(i32),
 }
 
-impl Running {
-    fn start(wanted: &Child, input: Option<File>) -> Result<Self> {
+impl<'a> Running<'a> {
+    fn start(wanted: &Child, input: Option<Input>, on_bytes: &'a mut dyn FnMut(&[u8])) -> Result<Self> {
         let ((stdout, to_stdout), (stderr, to_stderr)) = (pipe()?, pipe()?);
-        let (stdin, held): (OwnedFd, _) = match input {
-            Some(file) => (file.into(), None),
-            None if wanted.hold_stdin => pipe().map(|(stdin, held)| (stdin.into(), Some(held)))?,
-            None => (File::open("/dev/null")?.into(), None),
+        // Its ends of the pipes are closed on our side with this expression, so that they end when the child does.
+        let child = wanted.expression()?.stdout_file(to_stdout).stderr_file(to_stderr);
+        let (child, held) = match input {
+            Some(Input::File(file)) => (child.stdin_file(file), None),
+            Some(Input::Bytes(bytes)) => (child.stdin_bytes(bytes), None),
+            None if wanted.hold_stdin => pipe().map(|(stdin, held)| (child.stdin_file(stdin), Some(held)))?,
+            None => (child.stdin_null(), None),
         };
-        // Its ends of the pipes are closed on our side with the expression, so that they end when the child does.
-        let handle = wanted.expression()?.stdin_file(stdin).stdout_file(to_stdout).stderr_file(to_stderr).start();
-        let handle = handle.map_err(|error| unstarted(wanted, &error))?;
+        // A program or folder that is missing or may not be used is the machine's fault and none of ours.
+        let handle = child.start().map_err(|error| {
+            let message = format!("failed to start {} in {}: {error}", wanted.program.display(), wanted.dir.display());
+            fail(ExitCode::Environment, message, "cargo xtask doctor")
+        })?;
         let pid = handle.pids().first().and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         let group = pid.context("a started child has a process id")?;
-        Ok(Self { handle, group, stdout: Stream::of(stdout), stderr: Stream::of(stderr), _stdin: held })
+        Ok(Self { handle, group, stdout: Stream::of(stdout), stderr: Stream::of(stderr), on_bytes, _stdin: held })
     }
 
     /// Waits for the child's own end, the deadline or a signal.
-    fn watch(
-        &mut self,
-        deadline: Duration,
-        on_bytes: &mut dyn FnMut(&[u8]),
-        stop: &dyn Fn() -> Option<i32>,
-        overdue: &dyn Fn() -> bool,
-    ) -> End {
+    fn watch(&mut self, deadline: Duration, stop: &dyn Fn() -> Option<i32>, overdue: &dyn Fn() -> bool) -> End {
         const LOOK: Duration = Duration::from_millis(50);
         let until = Instant::now() + deadline;
         while !self.exited() {
@@ -251,7 +244,7 @@ impl Running {
             if left.is_zero() || overdue() {
                 return End::Deadline;
             }
-            self.take(LOOK.min(left), on_bytes);
+            self.take(LOOK.min(left));
         }
         End::Itself
     }
@@ -259,26 +252,26 @@ impl Running {
     /// Ends what still runs of the group, confirms the end, and takes what is left in the pipes.
     ///
     /// A process that a driver holds in the kernel ends on no signal: it is left, and said, instead of waited for.
-    fn finish(&mut self, name: &str, patience: Patience, on_bytes: &mut dyn FnMut(&[u8])) -> Result<ExitStatus> {
-        for (signal, patience) in [(Signal::TERM, patience.term), (Signal::KILL, patience.kill)] {
+    fn finish(&mut self, name: &str, patience: [(Signal, Duration); 2]) -> Result<ExitStatus> {
+        for (signal, patience) in patience {
             if !self.exited() {
                 let _ = kill_process_group(self.group, signal);
-                self.take_until(patience, on_bytes, Self::exited);
+                self.take_until(patience, Self::exited);
             }
         }
         if !self.exited() {
             let pid = self.group.as_raw_nonzero();
-            return Err(fail(
-                ExitCode::Environment,
-                format!("{name} (process {pid}) was killed and has not ended: a device or a disk does not respond"),
-                format!("sudo cat /proc/{pid}/stack; a GPU driver that hangs needs a reset or a reboot"),
-            ));
+            let message =
+                format!("{name} (process {pid}) was killed and has not ended: a device or a disk does not respond");
+            let remedy = format!("sudo cat /proc/{pid}/stack; a GPU driver that hangs needs a reset or a reboot");
+            return Err(fail(ExitCode::Environment, message, remedy));
         }
         // The leader is not yet reaped, so its number still names this group and no other.
         let _ = kill_process_group(self.group, Signal::KILL);
-        self.take_until(Duration::from_secs(2), on_bytes, |running| running.stdout.ended() && running.stderr.ended());
-        let status = self.handle.wait().with_context(|| format!("failed to wait for {name}"))?.status;
-        let until = Instant::now() + Duration::from_secs(2);
+        self.take_until(REMAINS, |running| running.stdout.ended() && running.stderr.ended());
+        let ended = self.handle.wait_timeout(REMAINS).with_context(|| format!("failed to wait for {name}"))?;
+        let status = ended.with_context(|| format!("something reads on from what {name} was given"))?.status;
+        let until = Instant::now() + REMAINS;
         while group_lives(self.group) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
@@ -291,21 +284,21 @@ impl Running {
         !matches!(rustix::process::waitid(WaitId::Pid(self.group), options), Ok(None))
     }
 
-    fn take_until(&mut self, patience: Duration, on_bytes: &mut dyn FnMut(&[u8]), done: fn(&Self) -> bool) {
+    fn take_until(&mut self, patience: Duration, done: fn(&Self) -> bool) {
         let until = Instant::now() + patience;
         while !done(self) && Instant::now() < until {
-            self.take(until.saturating_duration_since(Instant::now()), on_bytes);
+            self.take(until.saturating_duration_since(Instant::now()));
         }
     }
 
-    /// Takes what the child has written, or waits for it to write something, end, or let `patience` pass.
-    fn take(&mut self, patience: Duration, on_bytes: &mut dyn FnMut(&[u8])) {
+    /// Takes what the child has written, or waits until it writes something, ends, or `patience` is over.
+    fn take(&mut self, patience: Duration) {
         // A child that exits closes its pipes an instant before; one that goes on without them is looked at again and again.
         const CLOSED: Duration = Duration::from_millis(1);
         let closed = self.stdout.ended() && self.stderr.ended();
         let [stdout, stderr] = capture::ready([&self.stdout, &self.stderr], if closed { CLOSED } else { patience });
         if stdout {
-            self.stdout.take(on_bytes);
+            self.stdout.take(self.on_bytes);
         }
         if stderr {
             self.stderr.take(&mut |_| {});

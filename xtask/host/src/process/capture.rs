@@ -16,12 +16,14 @@ pub(super) struct Stream {
     pipe: Option<PipeReader>,
     /// The line that has not ended yet.
     line: Vec<u8>,
-    tail: Tail,
+    /// The last bytes, and how many came before them.
+    tail: VecDeque<u8>,
+    n_cut: usize,
 }
 
 impl Stream {
     pub(super) fn of(pipe: PipeReader) -> Self {
-        Self { pipe: Some(pipe), line: Vec::new(), tail: Tail::default() }
+        Self { pipe: Some(pipe), line: Vec::new(), tail: VecDeque::new(), n_cut: 0 }
     }
 
     /// Whether nothing more can come.
@@ -37,7 +39,7 @@ impl Stream {
             Err(error) if error.kind() == ErrorKind::Interrupted => return,
             read => read.unwrap_or(0),
         };
-        self.tail.push(&piece[..n], KEPT_BYTES);
+        self.keep(&piece[..n], KEPT_BYTES);
         for part in piece[..n].split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") || self.line.len() >= LONGEST_LINE_BYTES {
@@ -53,9 +55,20 @@ impl Stream {
         }
     }
 
+    fn keep(&mut self, bytes: &[u8], most: usize) {
+        self.tail.extend(bytes);
+        let over = self.tail.len().saturating_sub(most);
+        self.tail.drain(..over);
+        self.n_cut += over;
+    }
+
     /// The end of what was written, with a first line that says what was cut.
     pub(super) fn text(&mut self) -> String {
-        self.tail.text()
+        let text = String::from_utf8_lossy(self.tail.make_contiguous());
+        match self.n_cut {
+            0 => text.into_owned(),
+            cut => format!("[the first {cut} bytes were cut]\n{text}"),
+        }
     }
 }
 
@@ -69,30 +82,6 @@ pub(super) fn ready(streams: [&Stream; 2], patience: Duration) -> [bool; 2] {
     streams.map(|stream| !stream.ended() && asked.next().is_some_and(|pipe| !pipe.revents().is_empty()))
 }
 
-/// The last bytes of a stream.
-#[derive(Debug, Default)]
-struct Tail {
-    bytes: VecDeque<u8>,
-    cut: u64,
-}
-
-impl Tail {
-    fn push(&mut self, bytes: &[u8], kept: usize) {
-        self.bytes.extend(bytes);
-        let over = self.bytes.len().saturating_sub(kept);
-        self.bytes.drain(..over);
-        self.cut += over as u64;
-    }
-
-    fn text(&mut self) -> String {
-        let text = String::from_utf8_lossy(self.bytes.make_contiguous());
-        match self.cut {
-            0 => text.into_owned(),
-            cut => format!("[the first {cut} bytes were cut]\n{text}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_long_stream_keeps_its_end_and_says_so() {
-        let mut tail = Tail::default();
-        tail.push(b"abcdef", 4);
-        tail.push(b"gh", 4);
-        assert_eq!(tail.text(), "[the first 4 bytes were cut]\nefgh");
+        let mut stream = Stream::of(std::io::pipe().unwrap().0);
+        stream.keep(b"abcdef", 4);
+        stream.keep(b"gh", 4);
+        assert_eq!(stream.text(), "[the first 4 bytes were cut]\nefgh");
     }
 
     #[test]
@@ -111,10 +100,14 @@ mod tests {
         let (pipe, mut writer) = std::io::pipe().unwrap();
         let (mut stream, silent) = (Stream::of(pipe), std::io::pipe().unwrap());
         let mut seen = Vec::new();
-        let mut take = |stream: &mut Stream| stream.take(&mut |line| seen.push(String::from_utf8_lossy(line).into_owned()));
+        let mut take =
+            |stream: &mut Stream| stream.take(&mut |line| seen.push(String::from_utf8_lossy(line).into_owned()));
         for written in ["one\n\nt", "wo"] {
             writer.write_all(written.as_bytes()).unwrap();
-            assert_eq!(ready([&Stream::of(silent.0.try_clone().unwrap()), &stream], Duration::from_secs(9)), [false, true]);
+            assert_eq!(
+                ready([&Stream::of(silent.0.try_clone().unwrap()), &stream], Duration::from_secs(9)),
+                [false, true]
+            );
             take(&mut stream);
         }
         drop(writer);

@@ -149,11 +149,13 @@ fn a_silent_child_is_ended_when_the_caller_says_it_is_overdue() {
 #[test]
 fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     let began = Instant::now();
-    let mut running = Running::start(&sh("trap '' TERM; echo begun; while :; do sleep 0.1; done"), None).unwrap();
-    running.take(Duration::from_secs(5), &mut |_| {});
+    let mut silent = |_: &[u8]| {};
+    let stubborn = sh("trap '' TERM; echo begun; while :; do sleep 0.1; done");
+    let mut running = Running::start(&stubborn, None, &mut silent).unwrap();
+    running.take(Duration::from_secs(5));
     rustix::process::kill_process(running.group, Signal::STOP).unwrap();
-    let patience = Patience { term: Duration::from_millis(50), kill: Duration::ZERO };
-    let error = running.finish("nvidia-smi", patience, &mut |_| {}).unwrap_err();
+    let patience = [(Signal::TERM, Duration::from_millis(50)), (Signal::KILL, Duration::ZERO)];
+    let error = running.finish("nvidia-smi", patience).unwrap_err();
     assert_eq!(code_of(&error), ExitCode::Environment);
     let pid = running.group.as_raw_nonzero().to_string();
     assert!(error.to_string().contains(&format!("nvidia-smi (process {pid}) was killed and has not ended")), "{error}");
