@@ -111,18 +111,16 @@ impl Child {
             return Err(interruption(signal, &self.name()));
         }
         let mut running = Running::start(self, input, on_bytes)?;
-        let end = running.watch(self.deadline, stop, overdue);
+        let timed_out = running.watch(self.deadline, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
-        let status = running.finish(&self.name(), PATIENCE)?;
-        match end {
-            End::Asked(signal) => Err(interruption(signal, &self.name())),
-            End::Itself | End::Deadline => Ok(Ended {
-                code: status.code().filter(|_| end == End::Itself),
-                timed_out: end == End::Deadline,
-                stdout: running.stdout.text(),
-                stderr: running.stderr.text(),
-            }),
-        }
+        let status = running.finish(PATIENCE)?;
+        let timed_out = timed_out?;
+        Ok(Ended {
+            code: status.code().filter(|_| !timed_out),
+            timed_out,
+            stdout: running.stdout.text(),
+            stderr: running.stderr.text(),
+        })
     }
 
     fn name(&self) -> String {
@@ -187,6 +185,7 @@ enum Input {
 
 /// A child that was started and not yet reaped, and what it wrote so far.
 struct Running<'a> {
+    name: String,
     handle: duct::Handle,
     /// The child's own number, which is also that of its group.
     group: Pid,
@@ -202,14 +201,6 @@ const PATIENCE: [(Signal, Duration); 2] =
     [(Signal::TERM, Duration::from_secs(2)), (Signal::KILL, Duration::from_secs(20))];
 /// How long what is left of an ended child may take: what it wrote, what it started.
 const REMAINS: Duration = Duration::from_secs(2);
-
-/// Who ended the child.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    Itself,
-    Deadline,
-    Asked(i32),
-}
 
 impl<'a> Running<'a> {
     fn start(wanted: &Child, input: Option<Input>, on_bytes: &'a mut dyn FnMut(&[u8])) -> Result<Self> {
@@ -229,30 +220,35 @@ impl<'a> Running<'a> {
         })?;
         let pid = handle.pids().first().and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         let group = pid.context("a started child has a process id")?;
-        Ok(Self { handle, group, stdout: Stream::of(stdout), stderr: Stream::of(stderr), on_bytes, _stdin: held })
+        let (stdout, stderr) = (Stream::of(stdout), Stream::of(stderr));
+        Ok(Self { name: wanted.name(), handle, group, stdout, stderr, on_bytes, _stdin: held })
     }
 
-    /// Waits for the child's own end, the deadline or a signal.
-    fn watch(&mut self, deadline: Duration, stop: &dyn Fn() -> Option<i32>, overdue: &dyn Fn() -> bool) -> End {
-        const LOOK: Duration = Duration::from_millis(50);
+    /// Waits for the child's own end, or until the deadline is over, which it says, or a signal asks us to stop, which is an error.
+    fn watch(
+        &mut self,
+        deadline: Duration,
+        stop: &dyn Fn() -> Option<i32>,
+        overdue: &dyn Fn() -> bool,
+    ) -> Result<bool> {
         let until = Instant::now() + deadline;
         while !self.exited() {
             if let Some(signal) = stop() {
-                return End::Asked(signal);
+                return Err(interruption(signal, &self.name));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || overdue() {
-                return End::Deadline;
+                return Ok(true);
             }
-            self.take(LOOK.min(left));
+            self.take(left);
         }
-        End::Itself
+        Ok(false)
     }
 
     /// Ends what still runs of the group, confirms the end, and takes what is left in the pipes.
     ///
     /// A process that a driver holds in the kernel ends on no signal: it is left, and said, instead of waited for.
-    fn finish(&mut self, name: &str, patience: [(Signal, Duration); 2]) -> Result<ExitStatus> {
+    fn finish(&mut self, patience: [(Signal, Duration); 2]) -> Result<ExitStatus> {
         for (signal, patience) in patience {
             if !self.exited() {
                 let _ = kill_process_group(self.group, signal);
@@ -260,7 +256,7 @@ impl<'a> Running<'a> {
             }
         }
         if !self.exited() {
-            let pid = self.group.as_raw_nonzero();
+            let (name, pid) = (&self.name, self.group.as_raw_nonzero());
             let message =
                 format!("{name} (process {pid}) was killed and has not ended: a device or a disk does not respond");
             let remedy = format!("sudo cat /proc/{pid}/stack; a GPU driver that hangs needs a reset or a reboot");
@@ -269,8 +265,9 @@ impl<'a> Running<'a> {
         // The leader is not yet reaped, so its number still names this group and no other.
         let _ = kill_process_group(self.group, Signal::KILL);
         self.take_until(REMAINS, |running| running.stdout.ended() && running.stderr.ended());
-        let ended = self.handle.wait_timeout(REMAINS).with_context(|| format!("failed to wait for {name}"))?;
-        let status = ended.with_context(|| format!("something reads on from what {name} was given"))?.status;
+        let ended = self.handle.wait_timeout(REMAINS)?;
+        let status =
+            ended.with_context(|| format!("what {} started and left still reads its input", self.name))?.status;
         let until = Instant::now() + REMAINS;
         while group_lives(self.group) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
@@ -291,12 +288,12 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Takes what the child has written, or waits until it writes something, ends, or `patience` is over.
+    /// Takes what the child has written, or waits a moment for more; at most for `patience`.
     fn take(&mut self, patience: Duration) {
-        // A child that exits closes its pipes an instant before; one that goes on without them is looked at again and again.
-        const CLOSED: Duration = Duration::from_millis(1);
+        // What is not seen in the pipes is looked for so often: an exit, a signal to us. An exit closes the pipes just before.
         let closed = self.stdout.ended() && self.stderr.ended();
-        let [stdout, stderr] = capture::ready([&self.stdout, &self.stderr], if closed { CLOSED } else { patience });
+        let look = Duration::from_millis(if closed { 1 } else { 50 });
+        let [stdout, stderr] = capture::ready([&self.stdout, &self.stderr], look.min(patience));
         if stdout {
             self.stdout.take(self.on_bytes);
         }

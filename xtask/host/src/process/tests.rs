@@ -152,10 +152,13 @@ fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     let mut silent = |_: &[u8]| {};
     let stubborn = sh("trap '' TERM; echo begun; while :; do sleep 0.1; done");
     let mut running = Running::start(&stubborn, None, &mut silent).unwrap();
-    running.take(Duration::from_secs(5));
+    running.name = "nvidia-smi".to_owned();
+    while running.stdout.text().is_empty() {
+        running.take(Duration::from_secs(5));
+    }
     rustix::process::kill_process(running.group, Signal::STOP).unwrap();
     let patience = [(Signal::TERM, Duration::from_millis(50)), (Signal::KILL, Duration::ZERO)];
-    let error = running.finish("nvidia-smi", patience).unwrap_err();
+    let error = running.finish(patience).unwrap_err();
     assert_eq!(code_of(&error), ExitCode::Environment);
     let pid = running.group.as_raw_nonzero().to_string();
     assert!(error.to_string().contains(&format!("nvidia-smi (process {pid}) was killed and has not ended")), "{error}");
@@ -164,4 +167,12 @@ fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     // It was killed all the same.
     running.handle.wait().unwrap();
     assert!(is_gone(&pid));
+}
+
+#[test]
+fn a_process_that_left_the_group_with_the_pipes_delays_the_end_by_seconds_only() {
+    let began = Instant::now();
+    let child = Child { deadline: Duration::from_millis(200), ..sh("setsid sleep 15 & wait") };
+    assert!(run(&child).timed_out);
+    assert!(began.elapsed() < Duration::from_secs(10));
 }
