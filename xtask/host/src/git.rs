@@ -48,13 +48,6 @@ pub struct SourceState {
     pub dirty: Vec<String>,
 }
 
-impl TreeEntry {
-    /// Whether its content lies in this repository: it does not for a submodule.
-    fn is_blob(&self) -> bool {
-        self.mode != "160000"
-    }
-}
-
 impl Git {
     /// The repository whose work tree has its root exactly at `root`; absent when there is none, or no git program.
     ///
@@ -180,11 +173,12 @@ impl Git {
     /// When git cannot be run, does not know the commit, or lacks a file of it.
     pub fn source_digest_of(&self, commit: &str) -> Result<Digest> {
         let sources = self.sources_of(commit)?;
-        let ids: Vec<&str> = sources.iter().filter(|entry| entry.is_blob()).map(|entry| entry.id.as_str()).collect();
+        let is_blob = |entry: &TreeEntry| entry.mode != "160000";
+        let ids: Vec<&str> = sources.iter().filter(|entry| is_blob(entry)).map(|entry| entry.id.as_str()).collect();
         let mut contents = self.blobs(&ids)?.into_iter();
         let mut listing = String::new();
         for entry in &sources {
-            let content = if entry.is_blob() { contents.next() } else { None };
+            let content = if is_blob(entry) { contents.next() } else { None };
             let _ = writeln!(listing, "{}  {}", on_disk(&entry.mode, content.as_deref()), entry.name);
         }
         Ok(Digest::of(listing))
@@ -339,14 +333,6 @@ impl Git {
         entries.iter().map(|entry| tree_entry(entry).with_context(|| format!("git lists {entry:?}"))).collect()
     }
 
-    /// What git prints in `root`, whatever lies there and however long it takes: for checks of this repository itself.
-    ///
-    /// # Errors
-    /// When git fails.
-    pub fn ask(root: &Path, args: &[&str]) -> Result<String> {
-        Self { root: root.to_owned() }.text(args)
-    }
-
     /// What git prints with `-z`, in its pieces.
     fn names(&self, args: &[&str]) -> Result<Vec<String>> {
         let text = self.text(args)?;
@@ -375,31 +361,28 @@ impl Git {
     }
 
     fn child(&self, args: &[&str]) -> Child {
+        // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
+        let safe = format!("safe.directory={}", self.root.display());
+        // What a repository's own configuration could have git start, add to its answers or take for history is off.
+        let fixed = [
+            safe.as_str(),
+            "core.fsmonitor=false",
+            "core.hooksPath=/dev/null",
+            "core.quotePath=false",
+            "core.commitGraph=false",
+            "log.showSignature=false",
+            "log.follow=false",
+        ];
+        let fixed = fixed.into_iter().flat_map(|set| ["-c", set]);
         Child {
             program: "git".into(),
-            args: settings(&self.root).into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect(),
+            args: fixed.chain(args.iter().copied()).map(str::to_owned).collect(),
             env: stated_environment(),
             dir: self.root.clone(),
             deadline: Duration::from_secs(60),
             hold_stdin: false,
         }
     }
-}
-
-/// What a repository's own configuration could have git start, add to its answers or take for history is off.
-fn settings(root: &Path) -> Vec<String> {
-    // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
-    let safe = format!("safe.directory={}", root.display());
-    let fixed = [
-        safe.as_str(),
-        "core.fsmonitor=false",
-        "core.hooksPath=/dev/null",
-        "core.quotePath=false",
-        "core.commitGraph=false",
-        "log.showSignature=false",
-        "log.follow=false",
-    ];
-    fixed.into_iter().flat_map(|set| ["-c".to_owned(), set.to_owned()]).collect()
 }
 
 /// So many names go on one command line.
