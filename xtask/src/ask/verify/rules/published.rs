@@ -2,11 +2,11 @@
 //! the run's rules. It builds that commit's program, so it needs what building needs; what the program says is taken over.
 
 use crate::ask::verify::Problem;
-use host::failure::fail;
-use host::paths::Paths;
-use host::git::Git;
-use host::process::{Child, own_environment};
 use anyhow::{Context, Result};
+use host::failure::fail;
+use host::git::Git;
+use host::paths::Paths;
+use host::process::{Child, own_environment};
 use pure::text::plain;
 use schema::ExitCode;
 use serde::Deserialize;
