@@ -206,6 +206,7 @@ fn made_up_run(root: &Path, sizes: &[u64]) -> Result<usize> {
     }
     let manifest = to_bytes(&manifest(&lines))?;
     let verdict = Verdict {
+        rules: pure::gate::rules(),
         format: FORMAT,
         manifest: Digest::of(&manifest),
         passed: false,

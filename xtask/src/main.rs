@@ -39,7 +39,7 @@ fn run(cli: &Cli) -> anyhow::Result<cli::Done> {
     let paths = Paths::new(root()?);
     let quiet = cli.quiet || cli.json;
     let ui = Ui::new(quiet);
-    let ctx = cli::Context { paths: &paths, ui: &ui, quiet };
+    let ctx = cli::Context::new(&paths, &ui, quiet);
     match &cli.command {
         Command::Reproduce(ask) => cli::reproduce(&ctx, ask),
         Command::Doctor(place) => cli::doctor(&ctx, place),

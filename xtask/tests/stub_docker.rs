@@ -270,7 +270,7 @@ fn a_first_container_that_ends_badly_says_why() {
 #[test]
 fn an_engine_that_is_none_of_ours_is_named() {
     let podman = r#"{"host":{"buildahVersion":"1.28.2"},"store":{},"version":{"Version":"4.3.1"}}"#;
-    Bench::new(&format!("\"info \"*) echo '{podman}';;")).refuses("podman stands behind", "install docker itself");
+    Bench::new(&format!("\"info \"*) echo '{podman}';;")).refuses("or podman", "only docker itself is driven");
     let elsewhere = "Cannot connect to the Docker daemon at tcp://192.0.2.9:2375. Is the docker daemon running?";
     let bench = Bench::new(&format!("\"info \"*) echo; echo '{elsewhere}' >&2; exit 1;;"));
     bench.refuses("a daemon on another machine", "unset DOCKER_HOST");

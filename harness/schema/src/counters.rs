@@ -42,9 +42,9 @@ pub struct CounterLog {
     pub sha256: Digest,
 }
 
-/// The counters of one launch. The profiler runs it several times, alone, with memory put back in between.
+/// The counters of one launch that are compared with its cubin. The profiler runs it several times, alone, with memory put back
+/// in between. Reports of older runs hold further counters, which follow from the log too and are passed over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CountedLaunch {
     /// The kernel.
     pub symbol: String,
@@ -56,20 +56,8 @@ pub struct CountedLaunch {
     pub registers: u64,
     /// Blocks that fit on an SM by each of its resources: `barriers`, `blocks`, `registers`, `shared_mem`, `warps`.
     pub fits: BTreeMap<String, u64>,
-    /// Resident warps that the fewest of those blocks make, in per cent of what an SM holds.
-    pub occupancy_possible_pct: f64,
-    /// Resident warps on an average active cycle, in per cent of what an SM holds. It tells of this grid only.
-    pub occupancy_achieved_pct: f64,
-    /// Warp instructions executed.
-    pub instructions: u64,
     /// Warp instructions that load from local memory.
     pub local_loads: u64,
     /// Warp instructions that store to local memory.
     pub local_stores: u64,
-    /// Bytes that those loads asked the L1 cache for.
-    pub local_load_bytes: u64,
-    /// Bytes that those stores handed to the L1 cache.
-    pub local_store_bytes: u64,
-    /// Warps waiting for each reason on an average cycle that issues, by the reason's name.
-    pub stalls: BTreeMap<String, f64>,
 }

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 pub struct Verdict {
     /// Format version.
     pub format: u32,
+    /// Version of the rules that judged. Verdicts of the first rules do not name it, and absent means 1.
+    #[serde(default = "first_rules", skip_serializing_if = "are_first_rules")]
+    pub rules: u32,
     /// Digest of the manifest's bytes.
     pub manifest: Digest,
     /// Whether every gate passed.
@@ -19,6 +22,15 @@ pub struct Verdict {
     pub gates: Vec<GateResult>,
     /// The claims.
     pub claims: Vec<ClaimResult>,
+}
+
+const fn first_rules() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn are_first_rules(rules: &u32) -> bool {
+    *rules == first_rules()
 }
 
 /// One gate's result.

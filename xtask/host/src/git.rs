@@ -1,15 +1,14 @@
 //! Facts of this repository, through the git program: no user configuration, no hooks, no network, a deadline.
 //!
-//! It only reads. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
+//! It only reads, but for a worktree that is gone with its value. What counts as source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at
 //! the root, which commands append to or render.
 
 mod blobs;
 
 use super::files;
-use super::process::{Child, Ended, find_program, own_environment};
+use super::process::{Child, Ended, find_program};
 use crate::failure::fail;
 use anyhow::{Context, Result, ensure};
-use blobs::Blobs;
 use pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +27,9 @@ pub struct Git {
 pub struct TreeEntry {
     /// Its mode as git writes it: `100644` and `100755` are plain files.
     pub mode: String,
-    /// Its bytes; none for what is no file.
+    /// The id of its content, or the commit of a submodule.
+    pub id: String,
+    /// Its bytes, where they were asked for; none for what is no file.
     pub bytes: u64,
     /// Its name below the folder.
     pub name: String,
@@ -141,12 +142,7 @@ impl Git {
         if kind.code != Some(0) || kind.stdout.trim() != "tree" {
             return Ok(None);
         }
-        let text = self.text(&["ls-tree", "-r", "-z", "-l", &tree])?;
-        let lines = text.split('\0').filter(|line| !line.is_empty());
-        lines
-            .map(|line| tree_entry(line).with_context(|| format!("git lists {line:?}")))
-            .collect::<Result<_>>()
-            .map(Some)
+        self.tree(&["-l"], &tree).map(Some)
     }
 
     /// Writes a folder as of a commit into a tar archive, by names below that folder.
@@ -163,12 +159,11 @@ impl Git {
     /// # Errors
     /// When git fails.
     pub fn tree_with(&self, folders: &[&str]) -> Result<BTreeMap<String, u64>> {
-        let mut listed = self.text(&["ls-files", "-z", "--cached"])?;
-        let mut others = vec!["ls-files", "-z", "--others", "--exclude-standard", "--"];
-        others.extend(folders);
-        listed += &self.text(&others)?;
-        let there = |name: &str| Some((name.to_owned(), fs_err::symlink_metadata(self.root.join(name)).ok()?.len()));
-        Ok(listed.split('\0').filter(|name| !name.is_empty()).filter_map(there).collect())
+        let others = ["ls-files", "-z", "--others", "--exclude-standard", "--"];
+        let mut names = self.names(&["ls-files", "-z", "--cached"])?;
+        names.extend(self.names(&[&others[..], folders].concat())?);
+        let there = |name: String| Some((fs_err::symlink_metadata(self.root.join(&name)).ok()?.len(), name));
+        Ok(names.into_iter().filter_map(there).map(|(bytes, name)| (name, bytes)).collect())
     }
 
     /// Digest over the source files as a commit holds them: that of a checkout in which no byte differs from it. What git was told
@@ -177,23 +172,14 @@ impl Git {
     /// # Errors
     /// When git cannot be run, does not know the commit, or lacks a file of it.
     pub fn source_digest_of(&self, commit: &str) -> Result<Digest> {
-        let text = self.text(&["ls-tree", "-r", "-z", "--full-tree", commit])?;
-        let mut entries = BTreeMap::new();
-        for entry in text.split('\0').filter(|entry| !entry.is_empty()) {
-            let (facts, name) = entry.split_once('\t').context("git ls-tree said something else")?;
-            let facts: Vec<&str> = facts.split(' ').collect();
-            ensure!(facts.len() == 3, "git ls-tree said something else: {entry:?}");
-            if is_source(name) {
-                entries.insert(name, (facts[0], facts[2]));
-            }
-        }
-        let is_blob = |mode: &str| mode != "160000";
-        let ids: Vec<&str> = entries.values().filter(|(mode, _)| is_blob(mode)).map(|(_, id)| *id).collect();
+        let sources = self.sources_of(commit)?;
+        let is_blob = |entry: &TreeEntry| entry.mode != "160000";
+        let ids: Vec<&str> = sources.iter().filter(|entry| is_blob(entry)).map(|entry| entry.id.as_str()).collect();
         let mut contents = self.blobs(&ids)?.into_iter();
         let mut listing = String::new();
-        for (name, (mode, _)) in entries {
-            let content = if is_blob(mode) { contents.next() } else { None };
-            let _ = writeln!(listing, "{}  {name}", on_disk(mode, content.as_deref()));
+        for entry in &sources {
+            let content = if is_blob(entry) { contents.next() } else { None };
+            let _ = writeln!(listing, "{}  {}", on_disk(&entry.mode, content.as_deref()), entry.name);
         }
         Ok(Digest::of(listing))
     }
@@ -232,14 +218,27 @@ impl Git {
         Ok(found.iter().zip(digests).map(addition).collect())
     }
 
+    /// Checks a commit out into a new folder below `folder`.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn worktree(&self, commit: &str, folder: &Path) -> Result<Worktree> {
+        let dir = tempfile::tempdir_in(folder)?;
+        let tree = Worktree { git: self.clone(), dir };
+        let place = tree.path().to_str().context("the worktree's path is not UTF-8")?;
+        self.text(&["worktree", "add", "--quiet", "--detach", place, commit])?;
+        Ok(tree)
+    }
+
     /// The contents of blobs, in the order given.
     fn blobs(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>> {
-        let mut blobs = Blobs::default();
         let wanted: String = ids.iter().map(|id| format!("{id}\n")).collect();
-        let ended = self.child(&["cat-file", "--batch"]).run_on_bytes(wanted.as_bytes(), &mut |bytes| blobs.add(bytes));
+        let mut said = Vec::new();
+        let batch = self.child(&["cat-file", "--batch"]);
+        let ended = batch.run_on_bytes(wanted.as_bytes(), &mut |bytes| said.extend_from_slice(bytes));
         let ended = ended.context("failed to run git")?;
         ensure!(ended.code == Some(0), self.failed("cat-file", &ended.stderr));
-        blobs.all(ids.len())
+        blobs::contents(&said, ids.len())
     }
 
     /// The files below these paths that differ between a commit and the work tree.
@@ -247,10 +246,8 @@ impl Git {
     /// # Errors
     /// When git cannot be run or does not know the commit.
     pub fn changed_since(&self, commit: &str, paths: &[&str]) -> Result<Vec<String>> {
-        let mut args = vec!["diff", "--name-only", "--no-renames", "-z", commit, "--"];
-        args.extend(paths);
-        let text = self.text(&args)?;
-        Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+        let diff = ["diff", "--name-only", "--no-renames", "-z", commit, "--"];
+        self.names(&[&diff[..], paths].concat())
     }
 
     /// Commit, digest and cleanliness of the source as it lies on disk.
@@ -268,12 +265,11 @@ impl Git {
     /// # Errors
     /// When git fails or a file cannot be read.
     pub fn first_pointer(&self) -> Result<Option<String>> {
-        let text = self.text(&["ls-files", "-z", "--cached"])?;
-        for name in text.split('\0').filter(|name| !name.is_empty() && is_source(name)) {
-            let path = self.root.join(name);
+        for name in self.sources()? {
+            let path = self.root.join(&name);
             let small = fs_err::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MOST_POINTER_BYTES);
             if small && lfs_pointer(&files::read_plain(&path)?).is_some() {
-                return Ok(Some(name.to_owned()));
+                return Ok(Some(name));
             }
         }
         Ok(None)
@@ -282,13 +278,11 @@ impl Git {
     /// What differs from the commit. `git status` alone believes marks in the index (assume-unchanged, skip-worktree), compares
     /// what its filters make of a file, and leaves out what this clone alone excludes; so bytes and names are compared too.
     fn dirty(&self) -> Result<Vec<String>> {
-        const STATUS: [&str; 5] =
-            ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none"];
-        let status = self.text(&[&STATUS[..], &["--no-renames"]].concat())?;
-        let mut dirty: BTreeSet<String> =
-            status.split('\0').filter_map(|entry| entry.get(3..)).map(str::to_owned).collect();
-        let others = self.text(&["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"])?;
-        dirty.extend(others.split('\0').filter(|name| !name.is_empty()).map(str::to_owned));
+        let status =
+            ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none", "--no-renames"];
+        let status = self.names(&status)?;
+        let mut dirty: BTreeSet<String> = status.iter().filter_map(|entry| entry.get(3..)).map(str::to_owned).collect();
+        dirty.extend(self.names(&["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"])?);
         dirty.retain(|name| is_source(name));
         dirty.extend(self.altered()?);
         Ok(dirty.into_iter().collect())
@@ -296,40 +290,25 @@ impl Git {
 
     /// The source files of the commit whose bytes on disk are others, or that are no plain files there.
     fn altered(&self) -> Result<Vec<String>> {
-        let tree = self.text(&["ls-tree", "-r", "-z", "--full-tree", "HEAD"])?;
-        // `<mode> <type> <id>\t<name>`
-        let entry = |entry: &str| {
-            let (about, name) = entry.split_once('\t')?;
-            let mut about = about.split(' ');
-            let (mode, id) = (about.next()?.to_owned(), about.nth(1)?.to_owned());
-            is_source(name).then(|| (name.to_owned(), (mode, id)))
-        };
-        let committed: BTreeMap<String, (String, String)> = tree.split('\0').filter_map(entry).collect();
-        let is_plain = |name: &String| fs_err::symlink_metadata(self.root.join(name)).is_ok_and(|m| m.is_file());
-        let names: Vec<&String> = committed
-            .iter()
-            .filter(|(name, (mode, _))| mode.starts_with("100") && is_plain(name))
-            .map(|e| e.0)
-            .collect();
-        let mut found: BTreeMap<&str, String> = BTreeMap::new();
-        for some in names.chunks(MOST_NAMES) {
-            let mut args = vec!["hash-object", "--no-filters", "--"];
-            args.extend(some.iter().map(|name| name.as_str()));
-            let ids = self.text(&args)?;
-            found.extend(some.iter().map(|name| name.as_str()).zip(ids.lines().map(str::to_owned)));
-        }
+        let is_plain = |name: &str| fs_err::symlink_metadata(self.root.join(name)).is_ok_and(|m| m.is_file());
+        let committed = self.sources_of("HEAD")?.into_iter();
         // Links and submodules are as `git status` says.
-        let altered = committed
-            .iter()
-            .filter(|(name, (mode, id))| mode.starts_with("100") && found.get(name.as_str()) != Some(id));
-        Ok(altered.map(|(name, _)| name.clone()).collect())
+        let committed = committed.filter(|entry| entry.mode.starts_with("100"));
+        let (there, gone): (Vec<TreeEntry>, Vec<_>) = committed.partition(|entry| is_plain(&entry.name));
+        let mut altered: Vec<String> = gone.into_iter().map(|entry| entry.name).collect();
+        for some in there.chunks(MOST_NAMES) {
+            let mut args = vec!["hash-object", "--no-filters", "--"];
+            args.extend(some.iter().map(|entry| entry.name.as_str()));
+            let text = self.text(&args)?;
+            let mut ids = text.lines();
+            let others = some.iter().filter(|entry| ids.next() != Some(&entry.id));
+            altered.extend(others.map(|entry| entry.name.clone()));
+        }
+        Ok(altered)
     }
 
     fn source_digest(&self) -> Result<Digest> {
-        let text = self.text(&["ls-files", "-z", "--cached"])?;
-        let mut names: Vec<&str> = text.split('\0').filter(|name| !name.is_empty() && is_source(name)).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = self.sources()?;
         let paths: Vec<PathBuf> = names.iter().map(|name| self.root.join(name)).collect();
         let mut listing = String::new();
         for ((name, path), digest) in names.iter().zip(&paths).zip(files::digest_all(&paths)) {
@@ -346,12 +325,30 @@ impl Git {
         Ok(Digest::of(listing))
     }
 
-    /// What git prints in `root`, whatever lies there.
-    ///
-    /// # Errors
-    /// When git fails.
-    pub fn ask(root: &Path, args: &[&str]) -> Result<String> {
-        Self { root: root.to_owned() }.text(args)
+    /// The tracked source files, by name.
+    fn sources(&self) -> Result<BTreeSet<String>> {
+        let tracked = self.names(&["ls-files", "-z", "--cached"])?;
+        Ok(tracked.into_iter().filter(|name| is_source(name)).collect())
+    }
+
+    /// The source files of a commit, by name.
+    fn sources_of(&self, commit: &str) -> Result<Vec<TreeEntry>> {
+        let mut sources = self.tree(&[], commit)?;
+        sources.retain(|entry| is_source(&entry.name));
+        sources.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(sources)
+    }
+
+    /// All that lies below a tree, to all depths.
+    fn tree(&self, options: &[&str], tree: &str) -> Result<Vec<TreeEntry>> {
+        let entries = self.names(&[&["ls-tree", "-r", "-z", "--full-tree"], options, &[tree]].concat())?;
+        entries.iter().map(|entry| tree_entry(entry).with_context(|| format!("git lists {entry:?}"))).collect()
+    }
+
+    /// What git prints with `-z`, in its pieces.
+    fn names(&self, args: &[&str]) -> Result<Vec<String>> {
+        let text = self.text(args)?;
+        Ok(text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
     fn text(&self, args: &[&str]) -> Result<String> {
@@ -400,6 +397,29 @@ impl Git {
     }
 }
 
+/// A commit's files in a folder of their own, which knows the repository's history. Both are gone with this value.
+#[derive(Debug)]
+pub struct Worktree {
+    git: Git,
+    dir: tempfile::TempDir,
+}
+
+impl Worktree {
+    /// Its root.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Worktree {
+    fn drop(&mut self) {
+        let place = self.path().display().to_string();
+        // Also after we were asked to stop. Where git fails the folder goes all the same, and git forgets it with time.
+        let _ = self.git.child(&["worktree", "remove", "--force", &place]).run_cleanup();
+    }
+}
+
 /// So many names go on one command line.
 const MOST_NAMES: usize = 500;
 
@@ -430,13 +450,15 @@ pub fn is_source(name: &str) -> bool {
     !(prose || name.starts_with("manifests/") || name.starts_with("results/"))
 }
 
-/// `MODE TYPE OBJECT SIZE<tab>NAME`; what has no bytes of its own has the size `-`.
+/// `MODE TYPE OBJECT<tab>NAME`, with ` SIZE` before the tab where it was asked for: `-` of what has no bytes of its own.
 fn tree_entry(line: &str) -> Option<TreeEntry> {
     let (facts, name) = line.split_once('\t')?;
-    let mut facts = facts.split_ascii_whitespace();
-    let (mode, bytes) = (facts.next()?.to_owned(), facts.nth(2)?);
-    let bytes = if bytes == "-" { 0 } else { bytes.parse().ok()? };
-    Some(TreeEntry { mode, bytes, name: name.to_owned() })
+    let (mode, id, bytes) = match facts.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+        [mode, _, id] | [mode, _, id, "-"] => (mode, id, 0),
+        [mode, _, id, bytes] => (mode, id, bytes.parse().ok()?),
+        _ => return None,
+    };
+    Some(TreeEntry { mode: mode.to_owned(), id: id.to_owned(), bytes, name: name.to_owned() })
 }
 
 /// Whether a text is a commit's whole id, 40 hex digits.
@@ -457,13 +479,12 @@ fn stated_environment() -> Vec<(String, String)> {
         ("GIT_NO_LAZY_FETCH", "1"),
         ("GIT_ALLOW_PROTOCOL", "none"),
     ];
-    let fixed = fixed.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    fixed.chain([("PATH".to_owned(), search())]).collect()
+    let fixed = fixed.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    fixed.into_iter().chain([("PATH".to_owned(), search())]).collect()
 }
 
 fn search() -> String {
-    let path = own_environment().into_iter().find(|(key, _)| key == "PATH");
-    path.map_or_else(|| "/usr/bin:/bin".to_owned(), |(_, value)| value)
+    std::env::var_os("PATH").map_or_else(|| "/usr/bin:/bin".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Child processes: an empty environment plus a stated list, a deadline, and a confirmed end.
 //!
-//! A child leads its own process group; the group is ended with it. A child of ours dies when we are killed outright.
-#![expect(unsafe_code, reason = "the parent-death signal can only be set between fork and exec")]
+//! `duct` starts a child, connects its streams and reaps it. What it lacks is here: the child leads a process group that is ended
+//! as one, it dies when we are killed outright, its output is seen as it comes and kept up to a limit, and nothing of it is left
+//! running when a call returns.
 
 mod capture;
 mod environment;
@@ -12,17 +13,14 @@ pub use interrupt::{interrupted, interruption, watch_interrupts};
 
 use crate::failure::fail;
 use anyhow::{Context, Result};
-use capture::Tail;
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use capture::Stream;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group};
 use schema::ExitCode;
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::{self, PipeWriter, pipe};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,7 +73,7 @@ impl Child {
     /// As [`Child::run`], and when the file cannot be opened.
     pub fn run_reading(&self, input: &Path) -> Result<Ended> {
         let input = fs_err::File::open(input)?.into_parts().0;
-        self.run_until(Some(input), &mut |_| {}, &interrupted, &|| false)
+        self.run_until(Some(Input::File(input)), &mut |_| {}, &interrupted, &|| false)
     }
 
     /// As [`Child::run`], with these bytes for stdin; `on_bytes` sees every byte of stdout, in order.
@@ -83,10 +81,7 @@ impl Child {
     /// # Errors
     /// As [`Child::run`].
     pub fn run_on_bytes(&self, input: &[u8], on_bytes: &mut dyn FnMut(&[u8])) -> Result<Ended> {
-        let mut held = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
-        held.write_all(input)?;
-        held.rewind()?;
-        self.run_until(Some(held), on_bytes, &interrupted, &|| false)
+        self.run_until(Some(Input::Bytes(input.to_vec())), on_bytes, &interrupted, &|| false)
     }
 
     /// As [`Child::run`], and also ended as by its deadline once `overdue` says so.
@@ -107,7 +102,7 @@ impl Child {
 
     fn run_until(
         &self,
-        input: Option<File>,
+        input: Option<Input>,
         on_bytes: &mut dyn FnMut(&[u8]),
         stop: &dyn Fn() -> Option<i32>,
         overdue: &dyn Fn() -> bool,
@@ -115,51 +110,29 @@ impl Child {
         if let Some(signal) = stop() {
             return Err(interruption(signal, &self.name()));
         }
-        let mut running = Running::start(self, input)?;
-        let end = running.watch(self.deadline, on_bytes, stop, overdue);
+        let mut running = Running::start(self, input, on_bytes)?;
+        let timed_out = running.watch(self.deadline, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
-        let status = running.finish(&self.name(), PATIENCE, on_bytes)?;
-        match end {
-            End::Asked(signal) => Err(interruption(signal, &self.name())),
-            End::Itself | End::Deadline => Ok(Ended {
-                code: status.code().filter(|_| end == End::Itself),
-                timed_out: end == End::Deadline,
-                stdout: running.stdout.text(),
-                stderr: running.stderr.lock().unwrap_or_else(PoisonError::into_inner).text(),
-            }),
-        }
+        let status = running.finish(PATIENCE)?;
+        let timed_out = timed_out?;
+        Ok(Ended {
+            code: status.code().filter(|_| !timed_out),
+            timed_out,
+            stdout: running.stdout.text(),
+            stderr: running.stderr.text(),
+        })
     }
 
     fn name(&self) -> String {
         self.program.file_name().unwrap_or(self.program.as_os_str()).to_string_lossy().into_owned()
     }
 
-    fn command(&self, input: Option<File>) -> Result<Command> {
-        let mut command = Command::new(self.resolved()?);
-        command
-            .args(&self.args)
-            .env_clear()
-            .envs(PLAIN)
-            .envs(self.env.iter().map(|(k, v)| (k, v)))
-            .current_dir(&self.dir);
-        command.stdin(match input {
-            Some(input) => input.into(),
-            None if self.hold_stdin => Stdio::piped(),
-            None => Stdio::null(),
-        });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let parent = rustix::process::getpid();
-        // SAFETY: between fork and exec only two system calls are made; nothing allocates or locks.
-        unsafe {
-            command.pre_exec(move || {
-                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-                match rustix::process::getppid() == Some(parent) {
-                    true => Ok(()),
-                    false => Err(std::io::ErrorKind::BrokenPipe.into()),
-                }
-            });
-        }
-        Ok(command)
+    /// The child as `duct` starts it, all but its streams.
+    fn expression(&self) -> Result<duct::Expression> {
+        let plain = PLAIN.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let started =
+            duct::cmd(self.resolved()?, &self.args).full_env(plain.into_iter().chain(self.env.iter().cloned()));
+        Ok(started.dir(&self.dir).before_spawn(bind_to_us).unchecked())
     }
 
     fn resolved(&self) -> Result<PathBuf> {
@@ -174,15 +147,25 @@ impl Child {
     }
 }
 
+/// Makes the child the leader of its own process group, and has the kernel kill it when we die.
+#[expect(unsafe_code, reason = "the parent-death signal can only be set between fork and exec")]
+fn bind_to_us(command: &mut Command) -> io::Result<()> {
+    let parent = rustix::process::getpid();
+    let die_with_parent = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // A parent that died before that call sends no signal any more.
+        let alive = rustix::process::getppid() == Some(parent);
+        if alive { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    };
+    command.process_group(0);
+    // SAFETY: between fork and exec only two system calls are made; nothing allocates or locks.
+    unsafe { command.pre_exec(die_with_parent) };
+    Ok(())
+}
+
 /// Bytes of a stream as lines of text, each without its end.
 fn in_words(on_line: &mut dyn FnMut(&str)) -> impl FnMut(&[u8]) {
     |bytes| on_line(String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']))
-}
-
-/// A program or folder that is missing or may not be used is the machine's fault and none of ours.
-fn unstarted(wanted: &Child, error: &std::io::Error) -> anyhow::Error {
-    let message = format!("failed to start {} in {}: {error}", wanted.program.display(), wanted.dir.display());
-    fail(ExitCode::Environment, message, "cargo xtask doctor")
 }
 
 /// The file that `program` names: itself when it is a path, otherwise the first executable on `search`.
@@ -194,154 +177,130 @@ pub fn find_program(program: &Path, search: &str) -> Option<PathBuf> {
     std::env::split_paths(search).map(|dir| dir.join(program)).find(executable)
 }
 
-/// A child, what it wrote so far, and where its events come from.
-struct Running {
-    child: std::process::Child,
-    pid: Pid,
-    events: Receiver<Event>,
-    stdout: Tail,
-    stderr: Arc<Mutex<Tail>>,
-    open: u8,
-    exited: bool,
+/// What a child reads instead of nothing.
+enum Input {
+    File(File),
+    Bytes(Vec<u8>),
 }
 
-/// What the threads around a child report.
-enum Event {
-    Line(Vec<u8>),
-    Closed,
-    Exited,
+/// A child that was started and not yet reaped, and what it wrote so far.
+struct Running<'a> {
+    name: String,
+    handle: duct::Handle,
+    /// The child's own number, which is also that of its group.
+    group: Pid,
+    stdout: Stream,
+    stderr: Stream,
+    on_bytes: &'a mut dyn FnMut(&[u8]),
+    /// Our end of its standard input, if that is held open.
+    _stdin: Option<PipeWriter>,
 }
 
-/// How long a child may take to end after each signal.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    term: Duration,
-    kill: Duration,
-}
+/// The signals that end a group, and how long a child may take to end after each.
+const PATIENCE: [(Signal, Duration); 2] =
+    [(Signal::TERM, Duration::from_secs(2)), (Signal::KILL, Duration::from_secs(20))];
+/// How long what is left of an ended child may take: what it wrote, what it started.
+const REMAINS: Duration = Duration::from_secs(2);
 
-const PATIENCE: Patience = Patience { term: Duration::from_secs(2), kill: Duration::from_secs(20) };
-
-/// Who ended the child.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    Itself,
-    Deadline,
-    Asked(i32),
-}
-
-impl Running {
-    fn start(wanted: &Child, input: Option<File>) -> Result<Self> {
-        let mut child = wanted.command(input)?.spawn().map_err(|error| unstarted(wanted, &error))?;
-        let pid = Pid::from_child(&child);
-        let (sender, events) = sync_channel(1024);
-        let stderr = Arc::new(Mutex::new(Tail::default()));
-        let (out, err) =
-            (child.stdout.take().context("stdout is piped")?, child.stderr.take().context("stderr is piped")?);
-        let lines = sender.clone();
-        thread::spawn(move || {
-            capture::each_line(out, |line| lines.send(Event::Line(line.to_vec())).is_ok());
-            let _ = lines.send(Event::Closed);
-        });
-        let (kept, closed) = (Arc::clone(&stderr), sender.clone());
-        thread::spawn(move || {
-            capture::each_line(err, |line| {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                true
-            });
-            let _ = closed.send(Event::Closed);
-        });
-        thread::spawn(move || report_exit(pid, &sender));
-        Ok(Self { child, pid, events, stdout: Tail::default(), stderr, open: 2, exited: false })
+impl<'a> Running<'a> {
+    fn start(wanted: &Child, input: Option<Input>, on_bytes: &'a mut dyn FnMut(&[u8])) -> Result<Self> {
+        let ((stdout, to_stdout), (stderr, to_stderr)) = (pipe()?, pipe()?);
+        // Its ends of the pipes are closed on our side with this expression, so that they end when the child does.
+        let child = wanted.expression()?.stdout_file(to_stdout).stderr_file(to_stderr);
+        let (child, held) = match input {
+            Some(Input::File(file)) => (child.stdin_file(file), None),
+            Some(Input::Bytes(bytes)) => (child.stdin_bytes(bytes), None),
+            None if wanted.hold_stdin => pipe().map(|(stdin, held)| (child.stdin_file(stdin), Some(held)))?,
+            None => (child.stdin_null(), None),
+        };
+        // A program or folder that is missing or may not be used is the machine's fault and none of ours.
+        let handle = child.start().map_err(|error| {
+            let message = format!("failed to start {} in {}: {error}", wanted.program.display(), wanted.dir.display());
+            fail(ExitCode::Environment, message, "cargo xtask doctor")
+        })?;
+        let pid = handle.pids().first().and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
+        let group = pid.context("a started child has a process id")?;
+        let (stdout, stderr) = (Stream::of(stdout), Stream::of(stderr));
+        Ok(Self { name: wanted.name(), handle, group, stdout, stderr, on_bytes, _stdin: held })
     }
 
-    /// Waits for the child's own end, the deadline or a signal.
+    /// Waits for the child's own end, or until the deadline is over, which it says, or a signal asks us to stop, which is an error.
     fn watch(
         &mut self,
         deadline: Duration,
-        on_bytes: &mut dyn FnMut(&[u8]),
         stop: &dyn Fn() -> Option<i32>,
         overdue: &dyn Fn() -> bool,
-    ) -> End {
-        const LOOK: Duration = Duration::from_millis(50);
+    ) -> Result<bool> {
         let until = Instant::now() + deadline;
-        while !self.exited {
-            self.take(LOOK.min(until.saturating_duration_since(Instant::now())), on_bytes);
-            match stop() {
-                _ if self.exited => {}
-                Some(signal) => return End::Asked(signal),
-                None if Instant::now() >= until || overdue() => return End::Deadline,
-                None => {}
+        while !self.exited() {
+            if let Some(signal) = stop() {
+                return Err(interruption(signal, &self.name));
             }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || overdue() {
+                return Ok(true);
+            }
+            self.take(left);
         }
-        End::Itself
+        Ok(false)
     }
 
     /// Ends what still runs of the group, confirms the end, and takes what is left in the pipes.
     ///
     /// A process that a driver holds in the kernel ends on no signal: it is left, and said, instead of waited for.
-    fn finish(
-        &mut self,
-        name: &str,
-        patience: Patience,
-        on_bytes: &mut dyn FnMut(&[u8]),
-    ) -> Result<std::process::ExitStatus> {
-        for (signal, patience) in [(Signal::TERM, patience.term), (Signal::KILL, patience.kill)] {
-            if !self.exited {
-                let _ = rustix::process::kill_process_group(self.pid, signal);
-                self.drain(patience, on_bytes, |running| running.exited);
+    fn finish(&mut self, patience: [(Signal, Duration); 2]) -> Result<ExitStatus> {
+        for (signal, patience) in patience {
+            if !self.exited() {
+                let _ = kill_process_group(self.group, signal);
+                self.take_until(patience, Self::exited);
             }
         }
-        if !self.exited {
-            return Err(fail(
-                ExitCode::Environment,
-                format!(
-                    "{name} (process {}) was killed and has not ended: a device or a disk does not respond",
-                    self.pid.as_raw_nonzero()
-                ),
-                format!(
-                    "sudo cat /proc/{}/stack; a GPU driver that hangs needs a reset or a reboot",
-                    self.pid.as_raw_nonzero()
-                ),
-            ));
+        if !self.exited() {
+            let (name, pid) = (&self.name, self.group.as_raw_nonzero());
+            let message =
+                format!("{name} (process {pid}) was killed and has not ended: a device or a disk does not respond");
+            let remedy = format!("sudo cat /proc/{pid}/stack; a GPU driver that hangs needs a reset or a reboot");
+            return Err(fail(ExitCode::Environment, message, remedy));
         }
         // The leader is not yet reaped, so its number still names this group and no other.
-        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
-        self.drain(Duration::from_secs(2), on_bytes, |running| running.open == 0);
-        let status = self.child.wait().with_context(|| format!("failed to wait for {name}"))?;
-        let until = Instant::now() + Duration::from_secs(2);
-        while group_lives(self.pid) && Instant::now() < until {
+        let _ = kill_process_group(self.group, Signal::KILL);
+        self.take_until(REMAINS, |running| running.stdout.ended() && running.stderr.ended());
+        let ended = self.handle.wait_timeout(REMAINS)?;
+        let status =
+            ended.with_context(|| format!("what {} started and left still reads its input", self.name))?.status;
+        let until = Instant::now() + REMAINS;
+        while group_lives(self.group) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(status)
     }
 
-    fn drain(&mut self, patience: Duration, on_bytes: &mut dyn FnMut(&[u8]), done: fn(&Self) -> bool) {
+    /// Whether the child has exited. It is not reaped by this: until it is, its number cannot name another group.
+    fn exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        !matches!(rustix::process::waitid(WaitId::Pid(self.group), options), Ok(None))
+    }
+
+    fn take_until(&mut self, patience: Duration, done: fn(&Self) -> bool) {
         let until = Instant::now() + patience;
         while !done(self) && Instant::now() < until {
-            self.take(until.saturating_duration_since(Instant::now()), on_bytes);
+            self.take(until.saturating_duration_since(Instant::now()));
         }
     }
 
-    fn take(&mut self, patience: Duration, on_bytes: &mut dyn FnMut(&[u8])) {
-        match self.events.recv_timeout(patience) {
-            Ok(Event::Line(line)) => {
-                self.stdout.push(&line);
-                on_bytes(&line);
-            }
-            Ok(Event::Closed) => self.open -= 1,
-            Ok(Event::Exited) => self.exited = true,
-            Err(RecvTimeoutError::Timeout) => {}
-            // Cannot happen while a thread reports; sleeping keeps it from being a busy loop if it does.
-            Err(RecvTimeoutError::Disconnected) => thread::sleep(Duration::from_millis(10)),
+    /// Takes what the child has written, or waits a moment for more; at most for `patience`.
+    fn take(&mut self, patience: Duration) {
+        // What is not seen in the pipes is looked for so often: an exit, a signal to us. An exit closes the pipes just before.
+        let closed = self.stdout.ended() && self.stderr.ended();
+        let look = Duration::from_millis(if closed { 1 } else { 50 });
+        let [stdout, stderr] = capture::ready([&self.stdout, &self.stderr], look.min(patience));
+        if stdout {
+            self.stdout.take(self.on_bytes);
+        }
+        if stderr {
+            self.stderr.take(&mut |_| {});
         }
     }
-}
-
-/// Reports the child's exit without reaping it: until then its number cannot name another group.
-fn report_exit(pid: Pid, sender: &SyncSender<Event>) {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::Pid(pid), options) {}
-    let _ = sender.send(Event::Exited);
 }
 
 /// Whether anything but the dead is in a group. The dead stay in it until someone reaps them, which may be never.

@@ -63,6 +63,11 @@ impl Chain {
         self.last.iter().map(|(n, at)| (*n, &self.links[*at])).collect()
     }
 
+    /// Every attempt with this plan, oldest first, each with its latest outcome.
+    pub fn of_plan(&self, plan: &Digest) -> Vec<Attempt> {
+        self.latest().into_values().filter(|attempt| attempt.plan == *plan).cloned().collect()
+    }
+
     /// The attempt that this run holds open, if any.
     pub fn open_of(&self, run: &str) -> Option<&Attempt> {
         self.latest().into_values().find(|attempt| attempt.run == run && attempt.outcome == OPEN)

@@ -134,7 +134,7 @@ mod tests {
             _ => None,
         };
         assert_eq!(kind(125, "", OWN_125), None);
-        assert_eq!(kind(125, "unknown flag: --x\n", ""), Some(Kind::Version));
+        assert_eq!(kind(125, "unknown flag: --x\n", ""), Some(Kind::Unknown));
         assert_eq!(kind(125, "", ""), Some(Kind::Unknown));
         assert_eq!(kind(127, "docker: Error response from daemon: x\n", NEVER_BEGAN), Some(Kind::NoProgram));
         assert_eq!(kind(127, "", NEVER_BEGAN), Some(Kind::NoProgram));

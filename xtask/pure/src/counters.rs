@@ -9,64 +9,43 @@ use schema::build::Kernel;
 use schema::counters::{CountedLaunch, CounterReport};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What of a metric's name stands for a reason to wait.
-const STALL: (&str, &str) = ("smsp__average_warps_issue_stalled_", "_per_issue_active.ratio");
+/// The counters that are read, each with the unit it must come in. Blocks that fit by a resource follow in [`FIT`].
+const READ: [(&str, &str); 3] = [
+    ("launch__registers_per_thread", "register/thread"),
+    ("smsp__inst_executed_op_local_ld.sum", "inst"),
+    ("smsp__inst_executed_op_local_st.sum", "inst"),
+];
 const FIT: &str = "launch__occupancy_limit_";
-const REGISTERS: &str = "launch__registers_per_thread";
-const POSSIBLE: &str = "sm__maximum_warps_per_active_cycle_pct";
-const ACHIEVED: &str = "sm__warps_active.avg.pct_of_peak_sustained_active";
-const INSTRUCTIONS: &str = "smsp__inst_executed.sum";
-const LOCAL_LOADS: &str = "smsp__inst_executed_op_local_ld.sum";
-const LOCAL_STORES: &str = "smsp__inst_executed_op_local_st.sum";
-const LOCAL_LOAD_BYTES: &str = "l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum";
-const LOCAL_STORE_BYTES: &str = "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum";
 /// Resources of an SM that bound how many blocks it holds.
 const RESOURCES: [&str; 5] = ["barriers", "blocks", "registers", "shared_mem", "warps"];
-/// Reasons of a warp not to issue; `selected` is the one that does.
-const REASONS: [&str; 18] = [
-    "barrier",
-    "branch_resolving",
-    "dispatch_stall",
-    "drain",
-    "imc_miss",
-    "lg_throttle",
-    "long_scoreboard",
-    "math_pipe_throttle",
-    "membar",
-    "mio_throttle",
-    "misc",
-    "no_instruction",
-    "not_selected",
-    "selected",
-    "short_scoreboard",
-    "sleeping",
-    "tex_throttle",
-    "wait",
+/// What else is asked for, and stays in the log for people to read.
+const KEPT: [&str; 3] = [
+    "sm__maximum_warps_per_active_cycle_pct",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "smsp__inst_executed.sum",
 ];
-/// What Nsight Compute says where the driver keeps counters to administrators.
-const NO_PERMISSION: &str = "ERR_NVGPUCTRPERM";
+/// Reasons of a warp not to issue, of which the log keeps the shares too; `selected` is the one that does.
+const REASONS: &str = "barrier branch_resolving dispatch_stall drain imc_miss lg_throttle long_scoreboard math_pipe_throttle \
+                       membar mio_throttle misc no_instruction not_selected selected short_scoreboard sleeping tex_throttle wait";
+/// What Nsight Compute says where the driver keeps counters to administrators, and what to do about it.
+const NO_PERMISSION: (&str, &str) = (
+    "ERR_NVGPUCTRPERM",
+    "the driver keeps performance counters to administrators: run as root, or load the nvidia module with \
+     NVreg_RestrictProfilingToAdminUsers=0",
+);
 /// The columns that are read.
 const COLUMNS: [&str; 7] =
     ["ID", "Kernel Name", "Block Size", "Grid Size", "Metric Name", "Metric Unit", "Metric Value"];
 /// A log of a small program has some hundred lines.
 const MOST_LINES: usize = 100_000;
 
-/// The counters asked for, each with the unit it must come in.
+/// The counters to ask the profiler for, as it takes them.
 #[must_use]
-pub fn metrics() -> BTreeMap<String, &'static str> {
-    let one = [
-        (REGISTERS, "register/thread"),
-        (POSSIBLE, "%"),
-        (ACHIEVED, "%"),
-        (INSTRUCTIONS, "inst"),
-        (LOCAL_LOADS, "inst"),
-        (LOCAL_STORES, "inst"),
-        (LOCAL_LOAD_BYTES, "byte"),
-        (LOCAL_STORE_BYTES, "byte"),
-    ];
-    let fits = RESOURCES.iter().map(|resource| (format!("{FIT}{resource}"), "block"));
-    let stalls = REASONS.iter().map(|reason| (format!("{}{reason}{}", STALL.0, STALL.1), "inst"));
-    one.into_iter().map(|(name, unit)| (name.to_owned(), unit)).chain(fits).chain(stalls).collect()
+pub fn metrics() -> String {
+    let read = READ.map(|(name, _)| name.to_owned()).into_iter().chain(KEPT.map(str::to_owned));
+    let fits = RESOURCES.iter().map(|resource| format!("{FIT}{resource}"));
+    let stalls = REASONS.split(' ').map(|r| format!("smsp__average_warps_issue_stalled_{r}_per_issue_active.ratio"));
+    read.chain(fits).chain(stalls).collect::<Vec<_>>().join(",")
 }
 
 /// Whether a program's grid can run alone, and several times over, as a profiler has it: not where its flag is set from beside it.
@@ -75,74 +54,26 @@ pub fn runs_alone(program: &str) -> bool {
     !program.ends_with("_host") && !program.ends_with("_kernel")
 }
 
-/// Why a log holds no counters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Uncounted {
-    /// The driver lets only administrators read them.
-    NoPermission,
-    /// Anything else, in words.
-    Otherwise(String),
-}
-
-/// The launches that a log tells of, in order.
+/// The launches that a log tells of, in order; other counters than those of a [`CountedLaunch`] are passed over.
 ///
 /// # Errors
-/// When the profiler says that something failed, when a counter is missing, unknown, in another unit or no number, and when no
-/// kernel was profiled.
-pub fn read(log: &str) -> Result<Vec<CountedLaunch>, Uncounted> {
-    let otherwise = |why: String| Uncounted::Otherwise(why);
-    if log.contains(NO_PERMISSION) {
-        return Err(Uncounted::NoPermission);
+/// When the profiler says that something failed, when a counter is missing, in another unit or no number, and when no kernel was
+/// profiled.
+pub fn read(log: &str) -> Result<Vec<CountedLaunch>, String> {
+    if log.contains(NO_PERMISSION.0) {
+        return Err(NO_PERMISSION.1.to_owned());
     }
     if let Some(error) = log.lines().find_map(|line| line.strip_prefix("==ERROR==")) {
-        return Err(otherwise(format!("the profiler says: {}", error.trim())));
+        return Err(format!("the profiler says: {}", error.trim()));
     }
     let table: String = log.lines().filter(|line| !line.starts_with("==")).flat_map(|line| [line, "\n"]).collect();
-    let rows = rows(&table).map_err(otherwise)?;
-    let mut launches: Vec<(Row, BTreeMap<String, String>)> = Vec::new();
-    let known = metrics();
-    for row in rows {
-        let unit = known.get(&row.metric).ok_or_else(|| otherwise(format!("{} was not asked for", row.metric)))?;
-        if row.unit != *unit {
-            return Err(otherwise(format!("{} comes in {:?} and not in {unit:?}", row.metric, row.unit)));
-        }
-        if launches.last().is_none_or(|(of, _)| of.launch() != row.launch()) {
-            launches.push((row.clone(), BTreeMap::new()));
-        }
-        let (_, values) = launches.last_mut().expect("one was added");
-        if values.insert(row.metric.clone(), row.value).is_some() {
-            return Err(otherwise(format!("{} comes twice for launch {}", row.metric, row.id)));
-        }
-    }
-    if launches.is_empty() {
-        return Err(otherwise("no kernel was profiled".to_owned()));
-    }
-    let ids: BTreeSet<&str> = launches.iter().map(|(row, _)| row.id.as_str()).collect();
-    if ids.len() != launches.len() {
-        return Err(otherwise("two launches have one number".to_owned()));
-    }
-    launches.iter().map(|(row, values)| launch(row, values)).collect::<Result<_, _>>().map_err(otherwise)
+    launches(&table)
 }
 
-/// One line: a counter of a launch.
-#[derive(Clone)]
-struct Row {
-    id: String,
-    symbol: String,
-    block: String,
-    grid: String,
-    metric: String,
-    unit: String,
-    value: String,
-}
+/// Of one launch: its number, kernel, block and grid; and its counters by name, each with its unit and its value.
+type Launch = ([String; 4], BTreeMap<String, [String; 2]>);
 
-impl Row {
-    fn launch(&self) -> [&str; 4] {
-        [&self.id, &self.symbol, &self.block, &self.grid]
-    }
-}
-
-fn rows(table: &str) -> Result<Vec<Row>, String> {
+fn launches(table: &str) -> Result<Vec<CountedLaunch>, String> {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
     let header = reader.headers().map_err(|error| error.to_string())?.clone();
     if header.is_empty() {
@@ -153,45 +84,50 @@ fn rows(table: &str) -> Result<Vec<Row>, String> {
         *place =
             header.iter().position(|column| column == name).ok_or_else(|| format!("there is no column {name:?}"))?;
     }
-    let mut rows = Vec::new();
-    for record in reader.records().take(MOST_LINES + 1) {
+    let (mut launches, mut ids) = (Vec::<Launch>::new(), BTreeSet::new());
+    for (n, record) in reader.records().enumerate() {
+        if n == MOST_LINES {
+            return Err(format!("more than {MOST_LINES} lines"));
+        }
         let record = record.map_err(|error| error.to_string())?;
         // The reader refuses records of another length than the header's.
         let [id, symbol, block, grid, metric, unit, value] = places.map(|place| record[place].to_owned());
-        rows.push(Row { id, symbol, block, grid, metric, unit, value });
+        let of = [id, symbol, block, grid];
+        if launches.last().is_none_or(|(last, _)| *last != of) {
+            if !ids.insert(of[0].clone()) {
+                return Err("two launches have one number".to_owned());
+            }
+            launches.push((of, BTreeMap::new()));
+        }
+        let ([id, ..], values) = launches.last_mut().expect("one was added");
+        if values.insert(metric.clone(), [unit, value]).is_some() {
+            return Err(format!("{metric} comes twice for launch {id}"));
+        }
     }
-    if rows.len() > MOST_LINES { Err(format!("more than {MOST_LINES} lines")) } else { Ok(rows) }
+    if launches.is_empty() {
+        return Err("no kernel was profiled".to_owned());
+    }
+    launches.iter().map(launch).collect()
 }
 
-fn launch(row: &Row, values: &BTreeMap<String, String>) -> Result<CountedLaunch, String> {
-    let text = |name: &str| values.get(name).ok_or_else(|| format!("{name} is missing for {}", row.symbol));
-    let whole = |name: &str| {
-        let text = text(name)?;
-        number(text).and_then(|digits| digits.parse().ok()).ok_or_else(|| unread(name, text))
+fn launch(([_, symbol, block, grid], values): &Launch) -> Result<CountedLaunch, String> {
+    let counter = |name: &str, wanted: &str| {
+        let [unit, value] = values.get(name).ok_or_else(|| format!("{name} is missing for {symbol}"))?;
+        if unit != wanted {
+            return Err(format!("{name} comes in {unit:?} and not in {wanted:?}"));
+        }
+        number(value).ok_or_else(|| unread(name, value))
     };
-    let share = |name: &str| {
-        let text = text(name)?;
-        number(text).and_then(|digits| digits.parse::<f64>().ok()).ok_or_else(|| unread(name, text))
-    };
-    let fits = RESOURCES.iter().map(|resource| Ok(((*resource).to_owned(), whole(&format!("{FIT}{resource}"))?)));
-    let stalls = REASONS.iter().map(|reason| {
-        let name = format!("{}{reason}{}", STALL.0, STALL.1);
-        Ok(((*reason).to_owned(), share(&name)?))
-    });
+    let [registers, local_loads, local_stores] = READ.map(|(name, unit)| counter(name, unit));
+    let fits = RESOURCES.iter().map(|name| Ok(((*name).to_owned(), counter(&format!("{FIT}{name}"), "block")?)));
     Ok(CountedLaunch {
-        symbol: row.symbol.clone(),
-        grid: product(&row.grid).ok_or_else(|| unread("the grid", &row.grid))?,
-        block: product(&row.block).ok_or_else(|| unread("the block", &row.block))?,
-        registers: whole(REGISTERS)?,
+        symbol: symbol.clone(),
+        grid: product(grid).ok_or_else(|| unread("the grid", grid))?,
+        block: product(block).ok_or_else(|| unread("the block", block))?,
+        registers: registers?,
         fits: fits.collect::<Result<_, String>>()?,
-        occupancy_possible_pct: share(POSSIBLE)?,
-        occupancy_achieved_pct: share(ACHIEVED)?,
-        instructions: whole(INSTRUCTIONS)?,
-        local_loads: whole(LOCAL_LOADS)?,
-        local_stores: whole(LOCAL_STORES)?,
-        local_load_bytes: whole(LOCAL_LOAD_BYTES)?,
-        local_store_bytes: whole(LOCAL_STORE_BYTES)?,
-        stalls: stalls.collect::<Result<_, String>>()?,
+        local_loads: local_loads?,
+        local_stores: local_stores?,
     })
 }
 
@@ -199,18 +135,13 @@ fn unread(name: &str, text: &str) -> String {
     format!("{name} is no number: {:?}", crate::text::quoted(text, 40))
 }
 
-/// A number without the commas between its thousands; nothing where they stand elsewhere, as they do where a comma is decimal.
-fn number(text: &str) -> Option<String> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let mut groups = whole.split(',');
-    let first = groups.next().filter(|first| digits(first) && (!whole.contains(',') || first.len() <= 3))?;
-    let rest: Vec<&str> = groups.collect();
-    let grouped = rest.iter().all(|group| digits(group) && group.len() == 3) && digits(fraction);
-    grouped.then(|| {
-        let fraction = if text.contains('.') { format!(".{fraction}") } else { String::new() };
-        format!("{first}{}{fraction}", rest.concat())
-    })
+/// A whole number, with or without commas between its thousands; nothing where they stand elsewhere, as where a comma is decimal.
+fn number(text: &str) -> Option<u64> {
+    let mut groups = text.rsplit(',');
+    let first = groups.next_back().filter(|first| !text.contains(',') || first.len() <= 3);
+    let grouped = first.is_some_and(|first| !first.is_empty()) && groups.all(|group| group.len() == 3);
+    let digits = text.replace(',', "");
+    (grouped && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
 /// `(128, 1, 1)` as 128.

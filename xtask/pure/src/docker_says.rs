@@ -4,70 +4,44 @@
 
 use super::text::plain;
 
-/// Why docker did not do what it was asked.
+/// Why docker did not do what it was asked: one kind for each thing to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A disk, a quota or the inodes ran out.
     DiskFull,
-    /// The client asks a daemon on another machine, or is told to.
+    /// Memory, processes, open files or the kernel's own tables ran out.
+    Memory,
+    /// Another engine than this machine's docker answers: one on another machine, or podman.
     Elsewhere,
     /// The daemon's socket may not be opened.
     Forbidden,
     /// No daemon answers, or it went away.
     Down,
-    /// A registry's limit on pulls.
-    RateLimited,
+    /// A registry limits pulls, or a package repository is between two states.
+    Busy,
     /// The CDI specification is missing, stale or not read by this engine.
     Cdi,
     /// This daemon knows no GPU runtime.
     GpuNotWired,
-    /// The GPU runtime finds no driver libraries.
-    DriverLibrary,
-    /// The GPU may not be opened from a container.
-    GpuForbidden,
-    /// The image wants a newer driver.
-    DriverTooOld,
-    /// The host's driver does not answer the GPU runtime.
-    DriverBroken,
-    /// Another failure of the GPU runtime.
-    GpuHook,
-    /// A GPU that is there and cannot be opened any more.
-    GpuLost,
-    /// A container of this name is there already.
-    NameTaken,
+    /// The GPU runtime does not get on with the host's driver.
+    Driver,
+    /// The GPU may not be opened from a container, or not any more.
+    GpuClosed,
     /// The engine has no such image.
     ImageAbsent,
-    /// The registry has it no more.
+    /// The registry does not have it, or no more.
     ImageGone,
-    /// It is made for another kind of machine.
-    Platform,
     /// The registry wants to know who asks.
     Unauthorised,
-    /// A package repository signs with a key that is not known.
-    RepositoryKey,
-    /// A package repository is between two states.
-    RepositorySync,
-    /// What arrived is not what its digest says.
-    Corrupt,
-    /// A certificate is not believed here.
-    Certificate,
+    /// A digest, a signature or a certificate does not hold.
+    Untrusted,
     /// A registry or repository cannot be reached.
     Network,
     /// A limit that the engine may not set.
     Limit,
-    /// A folder that cannot be mounted.
-    Mount,
-    /// Memory, processes, open files or the kernel's own tables ran out.
-    Memory,
-    /// Client and daemon do not know the same flags.
-    Version,
-    /// The image has no such program.
+    /// The image has no such program, or one that cannot be started here.
     NoProgram,
-    /// The program is there and cannot be started.
-    NotInvokable,
-    /// Podman stands behind docker's name.
-    Podman,
     /// None of these.
     Unknown,
 }
@@ -136,7 +110,7 @@ const RULES: &[Rule] = &[
         ],
     ),
     (
-        Kind::RateLimited,
+        Kind::Busy,
         &[
             &["toomanyrequests"],
             &["too many requests"],
@@ -171,33 +145,33 @@ const RULES: &[Rule] = &[
         ],
     ),
     (
-        Kind::DriverLibrary,
+        Kind::GpuClosed,
         &[
-            &["load library failed"],
-            &["nvidia-container-cli", "ldcache error"],
-            &["libnvidia-ml.so", "cannot open"],
-            &["libnvidia-ml.so", "not found"],
-            &["libcuda.so", "cannot open"],
+            &["insufficient permissions"],
+            &["/dev/nvidia", "not permitted"],
+            &["/dev/nvidia", "denied"],
+            &["failed to initialize nvml", "unknown error"],
+            &["gpu is lost"],
         ],
     ),
     (
-        Kind::GpuForbidden,
-        &[&["insufficient permissions"], &["/dev/nvidia", "not permitted"], &["/dev/nvidia", "denied"]],
-    ),
-    (Kind::DriverTooOld, &[&["nvidia-container-cli", "requirement error"], &["unsatisfied condition"]]),
-    (
-        Kind::DriverBroken,
+        Kind::Driver,
         &[
+            &["load library failed"],
+            &["libnvidia-ml.so", "cannot open"],
+            &["libnvidia-ml.so", "not found"],
+            &["libcuda.so", "cannot open"],
+            &["unsatisfied condition"],
             &["driver not loaded"],
             &["driver/library version mismatch"],
             &["nvml error"],
             &["driver rpc error"],
-            &["nvidia-container-cli", "driver error"],
+            &["nvidia-container-cli"],
+            &["nvidia-container-runtime"],
+            &["nvidia-ctk"],
+            &["nvidia-cdi-hook"],
         ],
     ),
-    (Kind::GpuHook, &[&["nvidia-container-cli"], &["nvidia-container-runtime"], &["nvidia-ctk"], &["nvidia-cdi-hook"]]),
-    (Kind::GpuLost, &[&["failed to initialize nvml", "unknown error"], &["gpu is lost"]]),
-    (Kind::NameTaken, &[&["container name", "already in use"]]),
     (Kind::ImageAbsent, &[&["no such image"], &["no such object"], &["image not known"]]),
     (
         Kind::ImageGone,
@@ -208,15 +182,7 @@ const RULES: &[Rule] = &[
             &["failed to resolve reference", "not found"],
             &["name unknown"],
             &["blob unknown"],
-        ],
-    ),
-    (
-        Kind::Platform,
-        &[
             &["no matching manifest"],
-            &["exec format error"],
-            &["does not match the specified platform"],
-            &["does not match the detected host platform"],
             &["no match for platform"],
         ],
     ),
@@ -234,23 +200,24 @@ const RULES: &[Rule] = &[
             &[": forbidden"],
         ],
     ),
+    (Kind::Busy, &[&["hash sum mismatch"], &["mirror sync in progress"], &["file has unexpected size"]]),
     (
-        Kind::RepositoryKey,
-        &[&["no_pubkey"], &["expkeysig"], &["revkeysig"], &["signatures couldn't be verified"], &["is not signed"]],
-    ),
-    (Kind::RepositorySync, &[&["hash sum mismatch"], &["mirror sync in progress"], &["file has unexpected size"]]),
-    (
-        Kind::Corrupt,
+        Kind::Untrusted,
         &[
+            &["no_pubkey"],
+            &["expkeysig"],
+            &["revkeysig"],
+            &["signatures couldn't be verified"],
+            &["is not signed"],
             &["verification failed for digest"],
             &["unexpected commit digest"],
             &["failed size validation"],
             &["digest mismatch"],
+            &["x509:"],
+            &["certificate_verify_failed"],
+            &["certificate is not yet valid"],
+            &["certificate has expired"],
         ],
-    ),
-    (
-        Kind::Certificate,
-        &[&["x509:"], &["certificate_verify_failed"], &["certificate is not yet valid"], &["certificate has expired"]],
     ),
     (
         Kind::Network,
@@ -280,17 +247,6 @@ const RULES: &[Rule] = &[
     ),
     (Kind::Limit, &[&["rlimit"], &["ulimit"]]),
     (
-        Kind::Mount,
-        &[
-            &["invalid mount config"],
-            &["bind source path does not exist"],
-            &["error while creating mount source path"],
-            &["mounts denied"],
-            &["invalid volume specification"],
-            &["error mounting"],
-        ],
-    ),
-    (
         Kind::Memory,
         &[
             &["cannot allocate memory"],
@@ -304,38 +260,23 @@ const RULES: &[Rule] = &[
         ],
     ),
     (
-        Kind::Version,
-        &[
-            &["unknown flag"],
-            &["unknown shorthand flag"],
-            &["flag provided but not defined"],
-            &["is not a docker command"],
-            &["client version", "too new"],
-            &["client version", "too old"],
-            &["requires api version"],
-        ],
-    ),
-    (
         Kind::NoProgram,
         &[
-            &["executable file not found"],
             &["executable file", "not found"],
             &["exec:", "no such file or directory"],
             &["exec /", "no such file or directory"],
             &["exec user process", "no such file or directory"],
-        ],
-    ),
-    (
-        Kind::NotInvokable,
-        &[
             &["exec:", "permission denied"],
             &["exec /", "permission denied"],
             &["exec user process", "permission denied"],
             &["exec:", "is a directory"],
+            &["exec format error"],
+            &["does not match the specified platform"],
+            &["does not match the detected host platform"],
         ],
     ),
     // It says so beside whatever else it says.
-    (Kind::Podman, &[&["emulate docker cli using podman"], &["unable to connect to podman"]]),
+    (Kind::Elsewhere, &[&["emulate docker cli using podman"], &["unable to connect to podman"]]),
 ];
 
 /// What a client that failed said. Its stderr is believed first; a build tells much on stdout.
@@ -345,11 +286,7 @@ pub fn refusal(code: Option<i32>, stderr: &str, stdout: &str) -> Refusal {
     if let Some(found) = [stderr, stdout].into_iter().find_map(find) {
         return found;
     }
-    let kind = match code {
-        Some(126) => Kind::NotInvokable,
-        Some(127) => Kind::NoProgram,
-        _ => Kind::Unknown,
-    };
+    let kind = if matches!(code, Some(126 | 127)) { Kind::NoProgram } else { Kind::Unknown };
     let last = |text: &str| telling(text).next_back().map(str::to_owned);
     let said = last(stderr).or_else(|| last(stdout)).unwrap_or_else(|| "it said nothing".to_owned());
     Refusal { kind, said: tail(&said) }
@@ -395,115 +332,98 @@ fn tail(line: &str) -> String {
 impl Kind {
     /// What it means, as a fragment; empty when only docker's own words tell.
     pub fn means(self) -> &'static str {
-        match self {
-            Self::DiskFull => "a disk is full, or its inodes or a quota are used up",
-            Self::Elsewhere => "docker's client is told to ask a daemon on another machine",
-            Self::Forbidden => "the docker socket is not ours to open",
-            Self::Down => "the docker daemon is down",
-            Self::RateLimited => "the registry limits pulls from this address",
-            Self::Cdi => "the CDI specification does not fit this machine or engine",
-            Self::GpuNotWired => {
-                "this docker daemon knows no GPU runtime: no toolkit, not configured, or not restarted since"
-            }
-            Self::DriverLibrary => "the GPU runtime finds no driver libraries (the driver itself may be well)",
-            Self::GpuForbidden => "the GPU may not be opened from a container",
-            Self::DriverTooOld => "the image wants a newer driver",
-            Self::DriverBroken => "the host's GPU driver does not answer the GPU runtime",
-            Self::GpuHook => "the GPU runtime failed",
-            Self::GpuLost => "the GPU cannot be opened in this container any more",
-            Self::NameTaken => "a container of this name is there already",
-            Self::ImageAbsent => "the engine has no such image",
-            Self::ImageGone => "the registry does not have it, or no more; this is not the network",
-            Self::Platform => "it is made for another kind of machine",
-            Self::Unauthorised => "the registry does not give it to who we are",
-            Self::RepositoryKey => "a package repository's signature cannot be checked",
-            Self::RepositorySync => "a package repository is between two states",
-            Self::Corrupt => "what arrived is not what its digest says",
-            Self::Certificate => "its certificate is not believed here",
-            Self::Network => "the network does not reach it",
-            Self::Limit => "the engine may not set a limit",
-            Self::Mount => "a folder cannot be mounted",
-            Self::Memory => "the machine has no more memory, processes or open files for it",
-            Self::Version => "docker's client or daemon is too old for what is asked",
-            Self::NoProgram => "the image has no such program",
-            Self::NotInvokable => "the image's program cannot be started",
-            Self::Podman => "podman stands behind docker's name, and only docker is driven",
-            Self::Unknown => "",
-        }
+        self.told().0
     }
 
     /// What to type.
     pub fn remedy(self) -> &'static str {
-        match self {
-            Self::DiskFull => {
-                "df -h and df -i of what `docker info` names as Docker Root Dir and of $TMPDIR; then docker system prune"
-            }
-            Self::Elsewhere => {
-                "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default; the daemon must run on this machine and \
-                 see its folders; or --runtime host"
-            }
-            Self::Forbidden => {
-                "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell), or --runtime host"
-            }
-            Self::Down => "sudo systemctl start docker, or sudo dockerd & where there is no systemd, or --runtime host",
-            Self::RateLimited => {
-                "docker login, or docker load an archive of the image (its digest is checked), or \
-                 cargo xtask provision --make-base"
-            }
-            Self::Cdi => {
-                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, compare its driver version with \
-                 cat /sys/module/nvidia/version, then cargo xtask doctor; or --runtime host"
-            }
-            Self::GpuNotWired => {
-                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker, then \
-                 cargo xtask doctor; or --runtime host"
-            }
-            Self::DriverLibrary => {
-                "type -a docker (a snap's daemon does not see the driver); root and ldconfig in \
-                 /etc/nvidia-container-runtime/config.toml; or --runtime host"
-            }
-            Self::GpuForbidden => {
-                "cargo xtask doctor; a rootless engine needs no-cgroups = true in the GPU runtime's config.toml, and \
-                 a rootful one needs it off; ls -l /dev/nvidia*"
-            }
-            Self::DriverTooOld => "--base cuda12, or install a newer driver",
-            Self::DriverBroken => "nvidia-smi on the host; where it says version mismatch, reboot",
-            Self::GpuHook => "cargo xtask doctor; or --runtime host",
-            Self::GpuLost => {
-                "run the same command again for a new container; a daemon-reload of systemd takes GPUs from running ones"
-            }
-            Self::NameTaken => "cargo xtask clean, then the same command again",
-            Self::ImageAbsent => "cargo xtask provision",
-            Self::ImageGone => {
-                "docker load an archive with the pinned digest, or pull it from a mirror that kept it; a nearby tag is \
-                 another image, and numbers measured on this one cannot be reproduced without it"
-            }
-            Self::Platform => "uname -m; take a --base made for it",
-            Self::Unauthorised => "docker login, or cargo xtask provision --make-base",
-            Self::RepositoryKey => "renew the repository's key from its owner; never install unsigned packages",
-            Self::RepositorySync => "run the same command again in an hour",
-            Self::Corrupt => {
-                "run the same command again; if it differs again, the registry, the network or the disk is not to be trusted"
-            }
-            Self::Certificate => {
-                "date (where the clock is wrong no certificate is valid); a proxy that puts its own in its place must be \
-                 known to the system's and the daemon's store"
-            }
-            Self::Network => "check the network and its proxy; without one, cargo xtask provision --make-base",
-            Self::Limit => "raise LimitMEMLOCK of the docker service, or --runtime host",
-            Self::Mount => "ls -ld the folder; docker must see the same file system as we do",
-            Self::Memory => "free -m; ulimit -a; end other programs; docker ps --all, and docker rm what ended",
-            Self::Version => "docker version; 20.10 is the oldest that is used",
-            Self::NoProgram => "take another --base, or cargo xtask provision",
-            Self::NotInvokable => "take another --base; ls -l the program",
-            Self::Podman => "install docker itself (type -a docker says which one answers), or --runtime host",
-            Self::Unknown => "cargo xtask doctor",
-        }
+        self.told().1
     }
 
     /// Whether waiting may help, so that a bounded number of further attempts is worth it.
     pub fn may_pass(self) -> bool {
-        matches!(self, Self::RateLimited | Self::RepositorySync)
+        self == Self::Busy
+    }
+
+    fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::DiskFull => (
+                "a disk is full, or its inodes or a quota are used up",
+                "df -h and df -i of what `docker info` names as Docker Root Dir and of $TMPDIR; then docker system prune",
+            ),
+            Self::Memory => (
+                "the machine has no more memory, processes or open files for it",
+                "free -m; ulimit -a; end other programs; docker ps --all, and docker rm what ended",
+            ),
+            Self::Elsewhere => (
+                "docker's client asks another engine than this machine's docker: a daemon on another machine, or podman",
+                "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default; type -a docker says which client answers, \
+                 and only docker itself is driven; or --runtime host",
+            ),
+            Self::Forbidden => (
+                "the docker socket is not ours to open",
+                "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell), or --runtime host",
+            ),
+            Self::Down => (
+                "the docker daemon is down",
+                "sudo systemctl start docker, or sudo dockerd & where there is no systemd, or --runtime host",
+            ),
+            Self::Busy => (
+                "the registry limits pulls from this address, or a package repository is between two states",
+                "run the same command again in an hour; for an image docker login, or docker load an archive of it (its \
+                 digest is checked), or cargo xtask provision --make-base",
+            ),
+            Self::Cdi => (
+                "the CDI specification does not fit this machine or engine",
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, compare its driver version with \
+                 cat /sys/module/nvidia/version, then cargo xtask doctor; or --runtime host",
+            ),
+            Self::GpuNotWired => (
+                "this docker daemon knows no GPU runtime: no toolkit, not configured, or not restarted since",
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker, then \
+                 cargo xtask doctor; or --runtime host",
+            ),
+            Self::Driver => (
+                "the GPU runtime does not get on with the host's GPU driver: it finds no libraries of it, gets no answer, or \
+                 the image wants a newer one",
+                "nvidia-smi on the host (where it says version mismatch, reboot); type -a docker (a snap's daemon does not \
+                 see the driver); root and ldconfig in /etc/nvidia-container-runtime/config.toml; --base cuda12 for an \
+                 older driver; or --runtime host",
+            ),
+            Self::GpuClosed => (
+                "the GPU may not be opened from a container, or not any more",
+                "cargo xtask doctor; a rootless engine needs no-cgroups = true in the GPU runtime's config.toml, and a \
+                 rootful one needs it off; a daemon-reload of systemd takes GPUs from running containers: then run the same \
+                 command again for a new one",
+            ),
+            Self::ImageAbsent => ("the engine has no such image", "cargo xtask provision"),
+            Self::ImageGone => (
+                "the registry does not have it, or no more, or not for this kind of machine; this is not the network",
+                "docker load an archive with the pinned digest, or pull it from a mirror that kept it; a nearby tag is \
+                 another image, and numbers measured on this one cannot be reproduced without it",
+            ),
+            Self::Unauthorised => {
+                ("the registry does not give it to who we are", "docker login, or cargo xtask provision --make-base")
+            }
+            Self::Untrusted => (
+                "what arrived, or who sent it, cannot be trusted: a digest, a signature or a certificate does not hold",
+                "date (where the clock is wrong no certificate is valid); a proxy that puts its own certificate in must be \
+                 known to the system's and the daemon's store; take a repository's new key from its owner, and never \
+                 install unsigned packages; run the same command again: if it differs again, do not use it",
+            ),
+            Self::Network => (
+                "the network does not reach it",
+                "check the network and its proxy; without one, cargo xtask provision --make-base",
+            ),
+            Self::Limit => {
+                ("the engine may not set a limit", "raise LimitMEMLOCK of the docker service, or --runtime host")
+            }
+            Self::NoProgram => (
+                "the image has no such program, or it cannot be started or is made for another kind of machine",
+                "uname -m; take another --base, or cargo xtask provision",
+            ),
+            Self::Unknown => ("", "cargo xtask doctor"),
+        }
     }
 }
 

@@ -34,6 +34,12 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether a word can be a run's id, and therefore name a folder.
+#[must_use]
+pub fn is_id(word: &str) -> bool {
+    !word.contains('/') && check_name(word).is_ok()
+}
+
 /// Names that Windows keeps for devices, whatever their ending.
 fn is_device(part: &str) -> bool {
     let stem = part.split('.').next().unwrap_or_default().to_ascii_lowercase();

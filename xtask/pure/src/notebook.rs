@@ -7,17 +7,15 @@
 
 mod compose;
 mod fields;
+pub mod kinds;
 mod numbers;
 mod parse;
 pub mod rests;
 pub mod standing;
-pub mod table;
 
-pub use compose::{
-    Draft, Retracted, amendment, carry_over, closed, decision, fault, missing, outcome, prediction, retraction,
-};
+pub use compose::{Flags, closed_work};
 pub use fields::{Fields, Kind, Status};
-pub use numbers::{Cited, Measured, Projected};
+pub use numbers::{Cited, Measured};
 pub use parse::parse;
 
 use crate::failure::fail;
@@ -115,7 +113,7 @@ impl Notebook {
     /// The next free id of a kind, e.g. `P-003`.
     #[must_use]
     pub fn next_id(&self, kind: Kind) -> String {
-        let letter = kind.letter();
+        let letter = kind.row().letter;
         let number = |entry: &Entry| entry.id.strip_prefix(letter)?.strip_prefix('-')?.parse::<u32>().ok();
         let last = self.entries.iter().filter_map(number).max().unwrap_or(0);
         format!("{letter}-{:03}", last + 1)

@@ -11,21 +11,21 @@
 //! rendered from data and compared as a whole, so only regions that are known for that are left out.
 //!
 //! A figure with a unit that is none of these is a finding, and so is a published number that is not referred to as such.
-//! What could show a reader another figure than is checked, such as HTML, is one too.
+//! The page is read by a CommonMark parser; what it does not show as its reader sees it, such as HTML, is a finding too.
 
 mod end_points;
 mod figures;
-mod pieces;
+mod page;
 mod references;
-mod seen;
 
 pub use end_points::end_points;
 pub use references::{Numbers, Published, resolve};
 
 use figures::{Figure, figures};
-use pieces::fenced;
-use seen::Seen;
+use page::{Block, REFERENCE, line_of};
+use references::references;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Regions that are rendered, each in the one page in which it is compared with what it is rendered from.
 const REGIONS: [(&str, &str); 2] = [("README.md", "headline"), ("RESULTS.md", "results")];
@@ -52,93 +52,82 @@ pub fn sources(findings: &str) -> BTreeSet<String> {
 /// could hide a figure from this. `page` is its path below the root.
 #[must_use]
 pub fn untyped(page: &str, text: &str, sources: &BTreeSet<String>, numbers: &Numbers) -> Vec<Wrong> {
-    let (fenced, mut wrong) = fenced(text);
-    let mut region = Region::of(page);
-    let mut table = Table::default();
-    let lines: Vec<&str> = text.lines().collect();
-    for (at, line) in lines.iter().enumerate() {
-        let mut add = |what: String| wrong.push(Wrong { line: at + 1, what });
-        let sourced = table.names_its_source(line);
-        if fenced[at] {
-            continue;
+    let (prose, mut wrong) = unrendered(page, text);
+    let mut read = page::read(&prose);
+    wrong.append(&mut read.wrong);
+    let mut add = |line: usize, what: String| wrong.push(Wrong { line, what });
+    let mut typed = read.sourced;
+    for (line, key) in read.blocks.iter().flat_map(citations) {
+        if !sources.contains(key) {
+            add(line, format!("[cited: {key}] names no row under \"## Sources\" of FINDINGS.md"));
         }
-        match region.step(line) {
-            Ok(true) => continue,
-            Ok(false) => {}
-            Err(what) => add(what),
-        }
-        let seen = Seen::of(line);
-        seen.hides.iter().for_each(|what| add(format!("{what}; a figure could hide behind it")));
-        let cited = citations(&seen);
-        for key in cited.iter().filter(|key| !sources.contains(*key)) {
-            add(format!("[cited: {key}] names no row under \"## Sources\" of FINDINGS.md"));
-        }
-        let next = lines.get(at + 1).filter(|_| !fenced[at + 1]).copied().unwrap_or_default();
-        for Figure { value, unit, range } in figures(&seen.continued(next), seen.text.len()) {
-            let text = format!("{value} {unit}");
+        typed.insert(line);
+    }
+    for block in &read.blocks {
+        for Figure { value, unit, range } in figures(&block.text) {
+            let (line, figure) = (block.line(range.start), format!("{value} {unit}"));
             if numbers.prints(&value, unit) {
-                add(format!("{text:?} is a published number: refer to it with <!-- assay:measured RUN NUMBER -->"));
-            } else if cited.is_empty() && !sourced && !seen.is_code(&range) {
-                add(format!(
-                    "{text:?} does not say what it is: refer to a run (assay:measured), cite a source ([cited: KEY]), \
-                     or put a limit of ours in backticks"
-                ));
+                let what = "is a published number: refer to it with <!-- assay:measured RUN NUMBER -->";
+                add(line, format!("{figure:?} {what}"));
+            } else if !typed.contains(&line) && !block.is_code(&range) {
+                add(
+                    line,
+                    format!(
+                        "{figure:?} does not say what it is: refer to a run (assay:measured), cite a source \
+                         ([cited: KEY]), or put a limit of ours in backticks"
+                    ),
+                );
             }
         }
     }
+    wrong.sort_by_key(|wrong| wrong.line);
     wrong
 }
 
-/// The rendered region of a page, and whether a line lies in it.
-struct Region {
-    name: Option<&'static str>,
-    inside: bool,
-}
-
-impl Region {
-    fn of(page: &str) -> Self {
-        Self { name: REGIONS.iter().find(|(of, _)| *of == page).map(|(_, name)| *name), inside: false }
+/// A page without its rendered region, and with a mark in place of each reference, of the same length; and marks of regions
+/// that are rendered nowhere.
+fn unrendered(page: &str, text: &str) -> (String, Vec<Wrong>) {
+    let (code, mut wrong) = (page::code(text), Vec::new());
+    let mut bytes = text.as_bytes().to_vec();
+    let mut fill = |range: Range<usize>, with: u8| {
+        bytes[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = with);
+    };
+    if let Some(at) = text.find(REFERENCE) {
+        wrong.push(Wrong { line: line_of(text, at), what: "a character that cannot be seen".to_owned() });
     }
-
-    /// Whether the next line is rendered. Only the two marks that rendering looks for, each alone on its line, begin and end it.
-    fn step(&mut self, line: &str) -> Result<bool, String> {
-        let is = |mark: &str| self.name.is_some_and(|name| line == format!("<!-- assay:{mark} {name} -->"));
-        if is(if self.inside { "end" } else { "begin" }) {
-            self.inside = !self.inside;
-            return Ok(true);
+    references(text).0.into_iter().for_each(|reference| fill(reference.whole, REFERENCE as u8));
+    let name = REGIONS.iter().find(|(of, _)| *of == page).map(|(_, name)| *name);
+    let (mut inside, mut at) = (false, 0);
+    for line in text.split_inclusive('\n') {
+        let range = at..at + line.len();
+        at = range.end;
+        if code.iter().any(|code| code.contains(&range.start)) && !inside {
+            continue;
         }
-        match ["<!-- assay:begin", "<!-- assay:end"].iter().any(|mark| line.starts_with(mark)) {
-            true => Err(format!("{line:?} is no mark of a region that is rendered in this page")),
-            false => Ok(self.inside),
+        let line = line.trim_end_matches('\n');
+        let begins = |mark: &str| line.starts_with(&format!("<!-- assay:{mark}"));
+        let mark = if inside { "end" } else { "begin" };
+        if name.is_some_and(|name| line == format!("<!-- assay:{mark} {name} -->")) {
+            inside = !inside;
+        } else if begins("begin") || begins("end") {
+            let what = format!("{line:?} is no mark of a region that is rendered in this page");
+            wrong.push(Wrong { line: line_of(text, range.start), what });
+        } else if !inside {
+            continue;
         }
+        fill(range, b' ');
     }
+    (String::from_utf8(bytes).expect("whole characters were replaced"), wrong)
 }
 
-/// The table that a line belongs to.
-#[derive(Default)]
-struct Table {
-    inside: bool,
-    /// The place of its column `source`, if it has one.
-    source: Option<usize>,
+/// The sources that a block cites, each with its line; inline code only shows how that is written.
+fn citations(block: &Block) -> impl Iterator<Item = (usize, &str)> {
+    let found = block.text.match_indices("[cited:").filter(|(at, mark)| !block.is_code(&(*at..at + mark.len())));
+    found.filter_map(|(at, mark)| {
+        let (key, _) = block.text[at + mark.len()..].split_once(']')?;
+        Some((block.line(at), key.trim()))
+    })
 }
 
-impl Table {
-    /// Whether the next line is a row whose source is given.
-    fn names_its_source(&mut self, line: &str) -> bool {
-        let is_row = line.starts_with('|');
-        let line = line.replace("\\|", " ");
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        if is_row && !self.inside {
-            self.source = cells.iter().position(|cell| *cell == "source");
-        }
-        self.inside = is_row;
-        is_row && self.source.and_then(|at| cells.get(at)).is_some_and(|cell| !cell.is_empty())
-    }
-}
-
-/// The sources that a line cites; inline code only shows how that is written.
-fn citations(seen: &Seen) -> Vec<String> {
-    let found = seen.text.match_indices("[cited:").filter(|(at, mark)| !seen.is_code(&(*at..at + mark.len())));
-    let keys = found.filter_map(|(at, mark)| seen.text[at + mark.len()..].split_once(']'));
-    keys.map(|(key, _)| key.trim().to_owned()).collect()
-}
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,11 @@
 //!
 //! Everything in it follows from the sealed run and the toolkit lock, so that anybody can write it again.
 
-use super::gate::Evidence;
 use anyhow::{Context, Result};
 use schema::Digest;
-use schema::manifest::STATEMENT_TYPE;
+use schema::build::BuildRecord;
+use schema::environment::Environment;
+use schema::manifest::{Manifest, STATEMENT_TYPE};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,6 +17,17 @@ pub const PREDICATE_TYPE: &str = "https://slsa.dev/provenance/v1";
 pub const BUILD_TYPE: &str = "https://assay.invalid/build/v1";
 /// Who says so: the machine that built, of itself.
 pub const BUILDER: &str = "https://assay.invalid/builder/self-attested";
+
+/// The records of a run that say what it was built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The manifest.
+    pub manifest: &'a Manifest,
+    /// The environment.
+    pub environment: &'a Environment,
+    /// The build record; absent when the run has none.
+    pub build: Option<&'a BuildRecord>,
+}
 
 /// A wheel of the toolkit lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +54,8 @@ struct Statement {
 ///
 /// # Errors
 /// When the run has no build record or no build step.
-pub fn provenance(run: &Evidence, wheels: &[Wheel]) -> Result<Vec<u8>> {
-    let build = run.build.as_ref().context("the run has no build record")?;
+pub fn provenance(run: Origin<'_>, wheels: &[Wheel]) -> Result<Vec<u8>> {
+    let build = run.build.context("the run has no build record")?;
     let mut subject: Vec<(String, Digest)> =
         build.cubins.iter().map(|cubin| (format!("build/{}", cubin.path), cubin.sha256)).collect();
     subject.push(("harness".to_owned(), build.harness));
@@ -57,7 +69,7 @@ pub fn provenance(run: &Evidence, wheels: &[Wheel]) -> Result<Vec<u8>> {
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
-                    "experiment": run.plan.experiment,
+                    "experiment": run.manifest.predicate.experiment,
                     "arch": run.environment.device.arch,
                 },
                 "internalParameters": {
@@ -74,7 +86,7 @@ pub fn provenance(run: &Evidence, wheels: &[Wheel]) -> Result<Vec<u8>> {
 }
 
 /// Source, toolkit and base; the toolkit's wheels only where it was made from them.
-fn dependencies(run: &Evidence, wheels: &[Wheel]) -> Vec<Value> {
+fn dependencies(run: Origin<'_>, wheels: &[Wheel]) -> Vec<Value> {
     let source = &run.manifest.predicate.source;
     let commit = source.commit.as_ref().map(|commit| json!({"gitCommit": commit})).unwrap_or_else(|| json!({}));
     let mut list = vec![json!({
@@ -103,11 +115,11 @@ fn dependencies(run: &Evidence, wheels: &[Wheel]) -> Vec<Value> {
 
 /// Whether the run's toolkit is the lock's wheels.
 #[must_use]
-pub fn made_from_wheels(run: &Evidence) -> bool {
-    run.build.as_ref().is_some_and(|build| build.toolkit == "wheels")
+pub fn made_from_wheels(run: Origin<'_>) -> bool {
+    run.build.is_some_and(|build| build.toolkit == "wheels")
 }
 
-fn run_details(run: &Evidence) -> Result<Value> {
+fn run_details(run: Origin<'_>) -> Result<Value> {
     let predicate = &run.manifest.predicate;
     let step = predicate.steps.iter().find(|step| step.name == "build").context("the run has no build step")?;
     let record = predicate_file(run, "build/resources.json");
@@ -118,7 +130,7 @@ fn run_details(run: &Evidence) -> Result<Value> {
     }))
 }
 
-fn predicate_file(run: &Evidence, name: &str) -> Option<Value> {
+fn predicate_file(run: Origin<'_>, name: &str) -> Option<Value> {
     let file = run.manifest.subject.iter().find(|subject| subject.name == name)?;
     Some(json!({"name": name, "digest": {"sha256": file.digest.sha256}}))
 }

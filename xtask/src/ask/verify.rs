@@ -1,6 +1,7 @@
 //! `verify`: re-hash, re-parse, recompute, re-judge, report. No network, no GPU, no docker, and nothing is written.
 //!
-//! It never believes a stored `passed`: the verdict is made anew from the evidence and compared byte for byte.
+//! It never believes a stored `passed`: the verdict is made anew from the evidence and compared byte for byte. A run under
+//! older rules than this tree's is checked in all that its bytes show, and judged by the tree that published it when asked.
 
 mod authorship;
 mod copies;
@@ -9,6 +10,7 @@ mod judgement;
 mod kept;
 mod notebook;
 mod orphans;
+mod rules;
 
 #[cfg(test)]
 mod by_script;
@@ -22,12 +24,14 @@ use crate::runs::published;
 use anyhow::Result;
 use host::failure::{fail, of_the_machine};
 use host::paths::Paths;
-use pure::names::check_name;
+use judgement::Judged;
+use pure::gate;
+use pure::names::{check_name, is_id};
 use pure::notebook::Notebook;
 use pure::text::plain;
 use schema::ExitCode;
 use schema::verdict::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +40,8 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     /// Whether everything holds.
     pub ok: bool,
-    /// `L2` when summaries and figures recompute to the same bytes; absent when something does not hold or nothing is there.
+    /// `L2` when all summaries and figures recompute to the same bytes, `L0` when digests hold and runs under older rules were
+    /// not recomputed; absent when something does not hold or nothing is there.
     pub level: Option<&'static str>,
     /// Files whose digest was compared.
     pub checked_files: u64,
@@ -55,12 +60,12 @@ pub struct Report {
 }
 
 /// Something that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The file, below the run directory or below the repository's root.
     pub path: String,
     /// One word: `changed`, `missing`, `extra`, `renamed`, `symlink`, `special`, `name`, `case-collision`, `malformed`,
-    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `copied`, `chain`, `history`.
+    /// `unreadable`, `sums`, `signature`, `unbound`, `recompute`, `provenance`, `verdict`, `rules`, `copied`, `chain`, `history`.
     pub kind: String,
     /// What exactly.
     pub detail: String,
@@ -76,8 +81,12 @@ pub struct RunReport {
     pub run: String,
     /// `sealed` in a run directory, or `published`.
     pub state: String,
-    /// Whether its verdict lets it pass; absent when it could not be judged.
+    /// The version of the rules that its verdict names; absent when there is no verdict to go by.
+    pub rules: Option<u32>,
+    /// Whether its gates let it pass; absent when it was not judged here.
     pub passed: Option<bool>,
+    /// Whether its summary and figures were recomputed from its events.
+    pub recomputed: bool,
     /// `KEY` or `unproven`.
     pub authorship: String,
     /// Who signed, by the list of allowed signers; absent without a list, and when it allows nobody.
@@ -113,14 +122,16 @@ impl fmt::Display for Report {
             let path = if check_name(path).is_ok() { path.clone() } else { format!("{path:?}") };
             writeln!(f, "{path}: {kind}: {}", plain(detail))?;
         }
-        for RunReport { run, state, passed, authorship, signer } in &self.runs {
+        for RunReport { run, state, rules, passed, authorship, signer, .. } in &self.runs {
             let gates = match passed {
                 Some(true) => "every gate passes",
                 Some(false) => "refused by its gates",
+                None if rules.is_some_and(|rules| rules < gate::rules()) => "not judged again here",
                 None => "not judged",
             };
+            let rules = rules.map_or_else(String::new, |rules| format!("judged under rules {rules}, "));
             let signer = signer.as_ref().map_or_else(String::new, |signer| format!(", signed by {}", plain(signer)));
-            writeln!(f, "{}: {state}, {gates}, authorship: {}{signer}", plain(run), plain(authorship))?;
+            writeln!(f, "{}: {state}, {rules}{gates}, authorship: {}{signer}", plain(run), plain(authorship))?;
         }
         for note in &self.notes {
             writeln!(f, "note: {}", plain(note))?;
@@ -136,7 +147,11 @@ impl fmt::Display for Report {
                 let word = if problems == 1 { "problem" } else { "problems" };
                 write!(f, "{problems} {word} in {files} files")
             }
-            Some(level) => write!(f, "{level}: {files} files and {bytes} bytes hold ({detached})"),
+            Some(level) => {
+                let older = self.runs.iter().filter(|run| !run.recomputed).count();
+                let older = if older > 0 { format!("; not recomputed here: {older}") } else { String::new() };
+                write!(f, "{level}: {files} files and {bytes} bytes hold ({detached}){older}")
+            }
             None => write!(f, "{files} files hold"),
         }
     }
@@ -147,14 +162,24 @@ impl fmt::Display for Report {
 /// # Errors
 /// When a target names nothing. What does not hold is in the report, and is no error here.
 pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
-    verify_signed(paths, targets, None)
+    verify_as(paths, targets, Asked { allowed_signers: None, as_published: false })
 }
 
-/// As [`verify`]; with a list of allowed signers, every run must be signed by one of them.
+/// What else `verify` is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// A list of allowed signers, one of whom must have signed every run.
+    pub allowed_signers: Option<&'a Path>,
+    /// Judge runs under older rules by the trees that published them, which are built for that.
+    pub as_published: bool,
+}
+
+/// As [`verify`], with what else is asked for.
 ///
 /// # Errors
-/// As [`verify`]; exit 11 when there is a list and no `ssh-keygen` to read it.
-pub fn verify_signed(paths: &Paths, targets: &[String], allowed: Option<&Path>) -> Result<Report> {
+/// As [`verify`]; exit 11 when there is a list and no `ssh-keygen` to read it, or an older tree cannot be built.
+pub fn verify_as(paths: &Paths, targets: &[String], asked: Asked<'_>) -> Result<Report> {
+    let allowed = asked.allowed_signers;
     if let Some(list) = allowed.filter(|list| !list.is_file()) {
         let message = format!("there is no list of allowed signers {}", list.display());
         return Err(fail(ExitCode::Usage, message, "each line of it: NAME ssh-ed25519 KEY (man ssh-keygen)"));
@@ -177,13 +202,15 @@ pub fn verify_signed(paths: &Paths, targets: &[String], allowed: Option<&Path>) 
         // Publishing signs: where a run is published, its run directory owes no signature.
         let twin = |other: &Layout| matches!(other, Layout::Published { .. }) && other.run() == layout.run();
         let owed = allowed.filter(|_| matches!(layout, Layout::Published { .. }) || !layouts.iter().any(twin));
-        verify_run(paths, layout, notebook.as_ref(), owed, &mut report)?;
+        let asked = Asked { allowed_signers: owed, ..asked };
+        verify_run(paths, layout, notebook.as_ref(), asked, &mut report)?;
     }
     if targets.is_empty() && report.problems.is_empty() {
         check_markdown(paths, &mut report)?;
     }
     report.ok = report.problems.is_empty();
-    report.level = (report.ok && !report.runs.is_empty()).then_some("L2");
+    let all = report.runs.iter().all(|run| run.recomputed);
+    report.level = (report.ok && !report.runs.is_empty()).then_some(if all { "L2" } else { "L0" });
     Ok(report)
 }
 
@@ -191,25 +218,32 @@ fn verify_run(
     paths: &Paths,
     layout: &Layout,
     notebook: Option<&Notebook>,
-    allowed: Option<&Path>,
+    asked: Asked<'_>,
     report: &mut Report,
 ) -> Result<()> {
     let before = report.problems.len();
     let state = if matches!(layout, Layout::Raw(_)) { "sealed" } else { "published" };
     let sealed = files::check(layout, report)?;
-    let passed = match sealed {
+    let rules = sealed.as_ref().map(|sealed| sealed.verdict.rules);
+    let judged = match sealed {
         // What does not hold as bytes is not worth judging, and might not even parse.
         Some(sealed) if report.problems.len() == before => {
-            notebook::check_head(notebook, layout, sealed.notebook_head, report);
-            let passed = judgement::check(paths, layout, &sealed, report)?;
+            notebook::check_head(notebook, layout, sealed.manifest.predicate.notebook_head, report);
             notebook::check_values(notebook, layout, &sealed.verdict, report);
-            passed
+            match sealed.verdict.rules == gate::rules() {
+                _ if !rules::check(paths, layout, &sealed, report) => Judged::default(),
+                true => judgement::check(paths, layout, &sealed, report)?,
+                false => rules::check_older(paths, layout, &sealed, asked.as_published, report)?,
+            }
         }
-        _ => None,
+        _ => Judged::default(),
     };
+    let Judged { passed, recomputed } = judged;
     let authorship = authorship::key(layout, report);
-    let signer = allowed.map(|list| authorship::signer(layout, list, &authorship, report)).transpose()?.flatten();
-    report.runs.push(RunReport { run: layout.run(), state: state.to_owned(), passed, authorship, signer });
+    let signer =
+        asked.allowed_signers.map(|list| authorship::signer(layout, list, &authorship, report)).transpose()?.flatten();
+    let state = state.to_owned();
+    report.runs.push(RunReport { run: layout.run(), state, rules, passed, recomputed, authorship, signer });
     Ok(())
 }
 
@@ -265,7 +299,7 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
     if let Some(run) = run_of_manifest(paths, &path) {
         return Ok(vec![Layout::published(paths, run)]);
     }
-    let is_id = published::is_id(target);
+    let is_id = is_id(target);
     let mut found = Vec::new();
     if is_id && paths.manifests().join(format!("{target}.json")).exists() {
         found.push(Layout::published(paths, target));
@@ -285,7 +319,7 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
 }
 
 fn run_of_manifest(paths: &Paths, path: &Path) -> Option<String> {
-    let run = layout::run_of_manifest(path.file_name()?.to_str()?).filter(|run| published::is_id(run))?;
+    let run = layout::run_of_manifest(path.file_name()?.to_str()?).filter(|run| is_id(run))?;
     let here = fs_err::canonicalize(path).ok()?;
     (here.parent()? == fs_err::canonicalize(paths.manifests()).ok()?).then(|| run.to_owned())
 }

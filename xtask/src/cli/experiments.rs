@@ -4,9 +4,8 @@ use super::{Context, Done};
 use crate::cli::flags;
 use crate::path::device::{Device, choose};
 use crate::path::freeze::{experiments, freeze, plan_file};
-use crate::path::permit::permit;
+use crate::path::permit::frozen;
 use anyhow::Result;
-use pure::notebook::parse;
 use schema::claim::ClaimFile;
 use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
 use schema::plan::{Plan, ProfileName, Slots};
@@ -54,11 +53,7 @@ pub fn list(ctx: &Context<'_>) -> Result<Done> {
 /// Exit 10 for an invalid plan, 15 when the notebook does not let it run, 17 when a GPU is asked for and there is none.
 pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     let device = choose(&ask.device)?;
-    let default = if device.is_emulated() { ProfileName::Smoke } else { ProfileName::Full };
-    let profile = ask.profile.map_or(default, flags::ProfileChoice::name);
-    let frozen = freeze(ctx.paths, &ask.experiment, profile, &ask.phases)?;
-    let notebook = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?;
-    let frozen = permit(frozen, &notebook, &ask.reopen, &ask.changed)?;
+    let frozen = frozen(ctx.paths, ask, &device)?;
     let run_s = estimate_s(&frozen.plan, &device);
     let mut steps: Vec<(&str, f64)> = FIRST_STEPS_S.to_vec();
     if device.is_emulated() {
@@ -66,7 +61,8 @@ pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done>
     }
     steps.extend([("run", run_s), ("seal and gate", 10.0 + run_s * 0.1)]);
     let total: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
-    let mut lines = vec![format!("{} {} on {} ({})", ask.experiment, word(profile), device.slug, device.why)];
+    let mut lines =
+        vec![format!("{} {} on {} ({})", ask.experiment, word(frozen.plan.profile_name), device.slug, device.why)];
     lines.extend(
         steps.iter().map(|(name, seconds)| format!("  {name:<14} about {seconds:>5.0} s when nothing is cached")),
     );

@@ -1,11 +1,11 @@
-//! The words of the command line. What they do is elsewhere: `main.rs` is the door, `reproduce.rs` the path.
+//! The words of the command line. What they do is elsewhere: `main.rs` is the door, `path/reproduce.rs` the path.
 
 pub mod notebook;
 
+pub use crate::path::ask::{Reproduce, Where};
+
 use crate::steps::clocks::hold::HoldArgs;
-use crate::steps::provision::RuntimeChoice;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use schema::plan::ProfileName;
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Runs GPU experiments so that their numbers can be trusted, and refuses to publish them when they cannot.
@@ -74,96 +74,6 @@ pub enum Command {
     Ci,
 }
 
-/// The size of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileChoice {
-    /// Seconds; never claims a p99.
-    Smoke,
-    /// Enough to kick the tires.
-    Quick,
-    /// What is published.
-    Full,
-}
-
-impl ProfileChoice {
-    /// The plan's word for it.
-    #[must_use]
-    pub fn name(self) -> ProfileName {
-        match self {
-            Self::Smoke => ProfileName::Smoke,
-            Self::Quick => ProfileName::Quick,
-            Self::Full => ProfileName::Full,
-        }
-    }
-}
-
-/// What happens to the clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ClockChoice {
-    /// Lock them for the run and put them back.
-    Lock,
-    /// Change nothing; watch.
-    Observe,
-}
-
-/// Flags of every command that runs programs.
-#[derive(Clone, Debug, Args)]
-pub struct Where {
-    /// Where programs run.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub runtime: RuntimeChoice,
-    /// Use this local image as the container's base (recorded by its id).
-    #[arg(long, value_name = "IMAGE")]
-    pub base: Option<String>,
-    /// Fetch nothing.
-    #[arg(long)]
-    pub offline: bool,
-}
-
-/// Flags of the path.
-#[derive(Clone, Debug, Args)]
-pub struct Reproduce {
-    /// The experiment.
-    #[arg(default_value = "preempt")]
-    pub experiment: String,
-    /// The size; full on a GPU, smoke on the emulated device unless given.
-    #[arg(long, value_enum)]
-    pub profile: Option<ProfileChoice>,
-    /// Only these phases (`instrument` always runs).
-    #[arg(long = "phase", value_name = "P")]
-    pub phases: Vec<String>,
-    /// Where programs run.
-    #[command(flatten)]
-    pub place: Where,
-    /// `auto`, `cuda:N` or `emulated`.
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// What happens to the clocks.
-    #[arg(long, value_enum, default_value = "lock")]
-    pub clocks: ClockChoice,
-    /// The SM clock to lock, in MHz; the highest that holds unless given.
-    #[arg(long, value_name = "MHZ")]
-    pub clock_mhz: Option<u32>,
-    /// Keep what hardware counters say of each kernel (Nsight Compute, if this machine has it) beside the static budgets.
-    #[arg(long)]
-    pub counters: bool,
-    /// Resume this run.
-    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
-    pub resume: Option<String>,
-    /// Start a new run even if an equal one is there.
-    #[arg(long)]
-    pub fresh: bool,
-    /// Take up closed work again, by the entry that closed it; each needs a --changed.
-    #[arg(long = "reopen", value_name = "ID", requires = "changed")]
-    pub reopen: Vec<String>,
-    /// The condition that has changed since the work of the --reopen at the same place was closed; the run records it.
-    #[arg(long, value_name = "CONDITION", requires = "reopen")]
-    pub changed: Vec<String>,
-    /// Show steps, minutes and disk, and do nothing.
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
 /// Flags of `provision`.
 #[derive(Clone, Debug, Args)]
 pub struct Provision {
@@ -211,6 +121,9 @@ pub struct Verify {
     /// Every run must be signed by a key of this list, which is yours (man ssh-keygen, ALLOWED SIGNERS).
     #[arg(long, value_name = "FILE")]
     pub allowed_signers: Option<PathBuf>,
+    /// Judge runs under older rules too: each by the program of the commit that published it, which is built for that.
+    #[arg(long, conflicts_with = "inventory")]
+    pub as_published: bool,
 }
 
 /// Flags of `compare`.

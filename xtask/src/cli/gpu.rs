@@ -1,18 +1,22 @@
 //! `clocks status|lock|restore`, and the probes that ask the GPU's libraries in a process of their own.
 
 use super::{Context, Done};
-use crate::cli::flags::{Clocks, Probe};
-use crate::path::device::choose;
-use crate::path::session::Session;
+use crate::cli::flags::{Clocks, Probe, Where};
+use crate::path::device::{Device, choose};
+use crate::path::freeze::freeze;
+use crate::path::subject::{archs, build, program, provision};
+use crate::steps::clocks::burn::Burn;
 use crate::steps::clocks::holder::HoldCommand;
 use crate::steps::clocks::prove::Load;
-use crate::steps::clocks::{ClockContext, facts, lease, restore};
+use crate::steps::clocks::{ClockContext, facts, lease, lock, restore};
 use anyhow::Result;
 use host::failure::fail;
 use host::gpu::cuda;
 use host::gpu::nvml::{Gpu, GpuChoice, Library, snapshot};
 use host::process::interrupted;
 use schema::ExitCode;
+use schema::environment::ClockRecord;
+use schema::plan::ProfileName;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,18 +49,35 @@ pub fn clocks(ctx: &Context<'_>, ask: &Clocks) -> Result<Done> {
             Ok(Done::said(status, text))
         }
         Clocks::Lock { mhz, place } => {
-            let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-            let record = session.hold_clocks(place, &device, *mhz, || {
-                ctx.ui.line("clocks locked and proven; they are held until interrupted");
-                while interrupted().is_none() {
-                    std::thread::sleep(Duration::from_millis(200));
-                }
-            })?;
+            let record = lock_and_hold(ctx, place, &device, context, *mhz)?;
             Ok(Done::said(serde_json::to_value(record)?, "clocks restored"))
         }
         Clocks::Restore => Ok(Done::said(serde_json::to_value(restore(&context)?)?, "clocks restored")),
         Clocks::Hold(_) => unreachable!("main calls the privileged child itself"),
     }
+}
+
+/// Locks the clocks, proves it under the harness's load, and holds them until interrupted.
+fn lock_and_hold(
+    ctx: &Context<'_>,
+    place: &Where,
+    device: &Device,
+    context: ClockContext<'_>,
+    mhz: Option<u32>,
+) -> Result<ClockRecord> {
+    let frozen = freeze(ctx.paths, "preempt", ProfileName::Smoke, &[])?;
+    let provisioned = provision(ctx, place, device)?;
+    let built = build(ctx, &provisioned, archs(ctx.paths, device, &[]), false)?;
+    let program = program(ctx.paths, &built, &frozen, device)?;
+    let scratch = tempfile::tempdir_in(ctx.paths.state())?;
+    let load = Burn { runtime: &*provisioned.runtime, program: &program, scratch: scratch.path().to_owned() };
+    lock(&ClockContext { load: &load, ..context }, mhz, |_| {
+        ctx.ui.line("clocks locked and proven; they are held until interrupted");
+        while interrupted().is_none() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    })
 }
 
 /// `probe`: one JSON line on stdout for the parent, whatever else is printed.

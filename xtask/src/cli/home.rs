@@ -2,7 +2,7 @@
 
 use super::{Context, Done, built};
 use crate::cli::flags;
-use crate::path::session::{Session, build_context};
+use crate::steps::build::BuildContext;
 use crate::transfer;
 use anyhow::Result;
 use host::failure::fail;
@@ -24,11 +24,10 @@ pub fn bundle(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
         )
     })?;
     let source = git.source_state()?;
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let (provisioned, built) = built(&mut session, ask)?;
+    let (provisioned, built) = built(ctx, ask)?;
     let head = parse(&fs_err::read_to_string(ctx.paths.notebook())?)?.head;
     let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("bundle {done} of {of}: {what}"));
-    let build = build_context(ctx.paths, &provisioned, Vec::new(), ask.place.offline, &say);
+    let build = BuildContext::new(ctx.paths, &provisioned.key, Vec::new(), ask.place.offline, &say);
     let again = || git.source_state();
     let archive = transfer::bundle::bundle(&build, &*provisioned.runtime, &built, (&source, &again), head)?;
     let bytes = fs_err::metadata(&archive)?.len();

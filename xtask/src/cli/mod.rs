@@ -1,4 +1,4 @@
-//! What each command calls, and the one object it prints. The work is in `reproduce.rs`, `steps/` and `ask/`.
+//! What each command calls, and the one object it prints. The work is in `path/reproduce.rs`, `steps/` and `ask/`.
 
 pub mod flags;
 
@@ -9,34 +9,25 @@ mod notebook;
 mod standing;
 mod write;
 
+use crate::path::device::choose_and_say;
+use crate::path::judge::Judged;
 use crate::path::reproduce;
-use crate::path::session::Session;
+use crate::path::subject;
 use crate::repo::tidy;
 use crate::steps;
-use crate::steps::build::default_archs;
+use crate::steps::build::{BuildContext, Built, default_archs, twice};
+use crate::steps::provision::Provisioned;
 use anyhow::Result;
-use host::paths::Paths;
-use host::ui::Ui;
 use schema::ExitCode;
 use serde_json::{Value, json};
 
+pub use crate::path::context::Context;
 pub use experiments::list;
 pub use gpu::{clocks, probe};
 pub use home::{bundle, pack, unpack};
 pub use notebook::notebook;
 pub use standing::status;
 pub use write::publish;
-
-/// What a command works with.
-#[derive(Clone, Copy)]
-pub struct Context<'a> {
-    /// The root's paths.
-    pub paths: &'a Paths,
-    /// Progress.
-    pub ui: &'a Ui,
-    /// Say only what went wrong.
-    pub quiet: bool,
-}
 
 /// How a command that did not fail ended.
 pub struct Done {
@@ -67,22 +58,22 @@ pub fn reproduce(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     if ask.dry_run {
         return experiments::dry_run(ctx, ask);
     }
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let done = reproduce::reproduce(&mut session, ask)?;
-    let environment = fs_err::read(done.run_dir.join("environment.json"))?;
+    let done = reproduce::reproduce(ctx, ask)?;
+    let Judged { run, run_dir, verdict, .. } = &done.judged;
+    let environment = fs_err::read(run_dir.join("environment.json"))?;
     let environment: schema::environment::Environment = serde_json::from_slice(&environment)?;
     let object = json!({
-        "run": done.run,
+        "run": run,
         "experiment": ask.experiment,
         "level": done.level(),
         "levels": done.levels,
         "device": environment.device.name,
         "runtime": environment.runtime,
         "clocks": environment.clocks.mode,
-        "steps": session.journal().json(),
-        "claims": done.verdict.claims,
-        "gates": done.verdict.gates,
-        "run_dir": done.run_dir,
+        "steps": ctx.steps_json(),
+        "claims": verdict.claims,
+        "gates": verdict.gates,
+        "run_dir": run_dir,
     });
     Ok(Done::said(object, ""))
 }
@@ -109,9 +100,7 @@ pub fn provision(ctx: &Context<'_>, ask: &flags::Provision) -> Result<Done> {
         let text = format!("base {} is image {image}", steps::provision::LOCAL_BASE);
         return Ok(Done::said(json!({"base": steps::provision::LOCAL_BASE, "image": image}), text));
     }
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let device = session.device("auto")?;
-    let provisioned = session.provision(&ask.place, &device)?;
+    let provisioned = subject::provision(ctx, &ask.place, &choose_and_say(ctx.ui, "auto")?)?;
     Ok(Done::said(provisioned.json(), ""))
 }
 
@@ -120,12 +109,14 @@ pub fn provision(ctx: &Context<'_>, ask: &flags::Provision) -> Result<Done> {
 /// # Errors
 /// Exit 12, as [`steps::build::build`] says.
 pub fn build(ctx: &Context<'_>, ask: &flags::BuildOnly) -> Result<Done> {
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let (provisioned, built) = built(&mut session, &ask.build)?;
+    let (provisioned, built) = built(ctx, &ask.build)?;
     let mut text = format!("{} kernels built in {}", built.record.kernels.len(), built.dir.display());
     let mut object = steps::build::to_json(&built.record);
     if ask.twice {
-        let again = session.build_twice(&provisioned, &built, ask.build.place.offline)?;
+        let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("build again {done} of {of}: {what}"));
+        let archs = built.record.cubins.iter().map(|cubin| cubin.arch.clone()).collect();
+        let build = BuildContext::new(ctx.paths, &provisioned.key, archs, ask.build.place.offline, &say);
+        let again = twice(&build, &*provisioned.runtime, Some(&provisioned.toolkit), &built)?;
         let differ = again.iter().filter(|again| !again.deterministic);
         let differ: Vec<String> =
             differ.map(|again| format!("{} {} {}", again.file, again.arch, again.flavor)).collect();
@@ -138,18 +129,15 @@ pub fn build(ctx: &Context<'_>, ask: &flags::BuildOnly) -> Result<Done> {
 }
 
 /// Provisions and builds what `ask` names.
-fn built(
-    session: &mut Session<'_>,
-    ask: &flags::Build,
-) -> Result<(steps::provision::Provisioned, steps::build::Built)> {
-    let device = session.device("auto")?;
-    let provisioned = session.provision(&ask.place, &device)?;
+fn built(ctx: &Context<'_>, ask: &flags::Build) -> Result<(Provisioned, Built)> {
+    let device = choose_and_say(ctx.ui, "auto")?;
+    let provisioned = subject::provision(ctx, &ask.place, &device)?;
     let archs = match (ask.archs.is_empty(), device.is_emulated()) {
         (false, _) => ask.archs.clone(),
         (true, false) => vec![device.arch.clone()],
         (true, true) => default_archs(None),
     };
-    let built = session.build_archs(&provisioned, archs, ask.place.offline)?;
+    let built = subject::build(ctx, &provisioned, archs, ask.place.offline)?;
     Ok((provisioned, built))
 }
 
@@ -158,12 +146,7 @@ fn built(
 /// # Errors
 /// Exit 13 for a finding, or a check that did not really happen.
 pub fn sanitize(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let device = session.device(&ask.device)?;
-    let frozen = session.freeze(ask, &device)?;
-    let provisioned = session.provision(&ask.place, &device)?;
-    let built = session.build(&provisioned, &device, &[])?;
-    let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
+    let sanitized = reproduce::sanitized(ctx, ask, &[])?.sanitized;
     let text = format!("{} verdicts, all as they must be", sanitized.verdicts.len());
     Ok(Done::said(sanitized.json(), if sanitized.not_applicable.is_some() { String::new() } else { text }))
 }
@@ -173,22 +156,13 @@ pub fn sanitize(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
 /// # Errors
 /// Those of the steps.
 pub fn run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let device = session.device(&ask.device)?;
-    let frozen = session.freeze(ask, &device)?;
-    let provisioned = session.provision(&ask.place, &device)?;
-    let built = session.build(&provisioned, &device, &[])?;
-    let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
-    let counted = session.counters(ask, &provisioned, &built, &frozen, &sanitized, &device)?;
-    let counted = counted.as_ref();
-    let found = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
-    let measured = session.measure(ask, found, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
-    let sealed = session.seal(measured)?;
+    let subject = reproduce::sanitized(ctx, ask, &[])?;
+    let sealed = reproduce::sealed(ctx, ask, &subject)?;
     let object = json!({
         "run": sealed.manifest().predicate.run,
         "manifest": sealed.digest(),
         "run_dir": sealed.dir(),
-        "steps": session.journal().json(),
+        "steps": ctx.steps_json(),
     });
     Ok(Done::said(object, format!("sealed {}", sealed.dir().display())))
 }
@@ -206,13 +180,16 @@ pub fn clean(ctx: &Context<'_>) -> Result<Done> {
 /// `verify`.
 ///
 /// # Errors
-/// Exit 2 for a target that names nothing; what does not hold is in the report, with exit 16.
+/// Exit 2 for a target that names nothing, 11 when an older tree that is to judge cannot be built; what does not hold is in the
+/// report, with exit 16.
 pub fn verify(ctx: &Context<'_>, ask: &flags::Verify) -> Result<Done> {
+    use crate::ask::verify::{Asked, verify_as};
     if let Some(inventory) = &ask.inventory {
         let report = crate::ask::inventory::verify(inventory, ask.root.as_deref())?;
         return Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() });
     }
-    let report = crate::ask::verify::verify_signed(ctx.paths, &ask.targets, ask.allowed_signers.as_deref())?;
+    let asked = Asked { allowed_signers: ask.allowed_signers.as_deref(), as_published: ask.as_published };
+    let report = verify_as(ctx.paths, &ask.targets, asked)?;
     Ok(Done { code: report.exit_code(), json: serde_json::to_value(&report)?, text: report.to_string() })
 }
 

@@ -5,7 +5,7 @@
 use super::{Context, Done};
 use crate::ask::status::{Report, TreeSass, status};
 use crate::ask::verify::verify;
-use crate::cli::flags::notebook::{CarryOver, Close, Notebook, Outcome, Predict, Retract, Said};
+use crate::cli::flags::notebook::Notebook;
 use crate::path::freeze::{experiments, plan_file};
 use crate::publish::render;
 use crate::runs::layout::{Layout, VERDICT};
@@ -17,43 +17,28 @@ use host::files::{read_text, write_whole};
 use host::paths::Paths;
 use jiff::Timestamp;
 use pure::notebook::rests::{self, Registered, RunRecords, metric_parts};
-use pure::notebook::table::{Table, Work};
-use pure::notebook::{self as book, Cited, Draft, Measured, NewEntry, Projected, Retracted, append, parse};
+use pure::notebook::{self as book, Flags, Kind, Measured, NewEntry, append, closed_work, parse};
 use pure::standing::State;
 use schema::ExitCode;
 use schema::claim::ClaimFile;
 use schema::metrics::{Metric, from_csv};
-use schema::verdict::{ClaimResult, Verdict};
+use schema::verdict::Verdict;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::io::Read as _;
 
 /// `notebook`: appends one entry, or one for each row of a table.
 ///
 /// # Errors
-/// Exit 2 for parts that do not make an entry, 15 for a carry-over of stale numbers, 11 where it is not known whether they
-/// are, 16 when the notebook's chain or the run
-/// that an entry speaks of does not hold.
+/// Exit 2 for flags that do not make an entry, 15 for a carry-over of stale numbers, 11 where it is not known whether they
+/// are, 16 when the notebook's chain or the run that an entry speaks of does not hold.
 pub fn notebook(ctx: &Context<'_>, ask: &Notebook) -> Result<Done> {
     let paths = ctx.paths;
     let mut text = fs_err::read_to_string(paths.notebook())?;
     let mut appended = Vec::new();
-    match ask {
-        Notebook::Close(Close { table: Some(file), .. }) => {
-            let name = file.display().to_string();
-            let table =
-                Table::parse(&name, &read_text(file).map_err(|e| fail(ExitCode::Usage, format!("{e:#}"), ""))?)?;
-            for work in &table.work {
-                let entry = book::closed(&parse(&text)?, row_draft(&table, work), work.clone());
-                appended.push(entry.clone());
-                text = append(&text, entry)?;
-            }
-        }
-        ask => {
-            let entry = compose(paths, &parse(&text)?, ask)?;
-            appended.push(entry.clone());
-            text = append(&text, entry)?;
-        }
+    for flags in entries_of(&ask.flags)? {
+        let entry = compose(paths, &parse(&text)?, ask, &flags)?;
+        text = append(&text, entry.clone())?;
+        appended.push(entry);
     }
     // A Markdown file without its region must be found before anything is written.
     published::rendered(paths, &published::runs(paths)?)?;
@@ -62,11 +47,26 @@ pub fn notebook(ctx: &Context<'_>, ask: &Notebook) -> Result<Done> {
     Ok(told(&appended, &rendered))
 }
 
+/// The flags of each entry to append: those that were typed, or one set for each row of the table that they name.
+fn entries_of(typed: &Flags) -> Result<Vec<Flags>> {
+    if let Some(file) = typed.get("table").and_then(|files| files.first()) {
+        let text = read_text(file.as_ref()).map_err(|error| usage(format!("{error:#}"), ""))?;
+        return closed_work(file, &text);
+    }
+    let mut flags = typed.clone();
+    if flags.get("text").is_some_and(|text| text == &["-"]) {
+        let mut prose = String::new();
+        std::io::stdin().read_to_string(&mut prose)?;
+        flags.insert("text", vec![prose]);
+    }
+    Ok(vec![flags])
+}
+
 fn told(appended: &[NewEntry], rendered: &[String]) -> Done {
     let ids: Vec<&str> = appended.iter().map(|entry| entry.id.as_str()).collect();
     let rests: Vec<&String> = appended.iter().flat_map(|entry| &entry.fields.rests).collect();
     let mut lines = vec![format!("NOTEBOOK.md: {}", ids.join(", "))];
-    for entry in appended.iter().filter(|entry| entry.fields.kind == book::Kind::Retraction) {
+    for entry in appended.iter().filter(|entry| entry.fields.kind == Kind::Retraction) {
         let rests = &entry.fields.rests;
         lines.push(format!(
             "{} rest on what {} withdraws{}",
@@ -81,152 +81,73 @@ fn told(appended: &[NewEntry], rendered: &[String]) -> Done {
     Done::said(object, lines.join("\n"))
 }
 
-fn compose(paths: &Paths, notebook: &book::Notebook, ask: &Notebook) -> Result<NewEntry> {
-    Ok(match ask {
-        Notebook::Predict(parts) => predict(notebook, parts)?,
-        Notebook::Outcome(parts) => outcome(paths, notebook, parts)?,
-        Notebook::Fault(parts) => {
-            let (run, about, claims) = (parts.run.clone(), parts.about.clone(), parts.claims.clone());
-            book::fault(notebook, draft(&parts.said)?, run, about, claims)
-        }
-        Notebook::Retract(parts) => retract(paths, notebook, parts)?,
-        Notebook::Amend(parts) => {
-            book::amendment(notebook, draft(&parts.said)?, parts.about.clone(), parts.claims.clone())
-        }
-        Notebook::Authorize(parts) => {
-            known_phases(paths, &parts.phases)?;
-            book::decision(notebook, draft(&parts.said)?, parts.phases.clone(), !parts.reject)
-        }
-        Notebook::Close(parts) => close(notebook, parts)?,
-        Notebook::Missing(parts) => {
-            let (item, run, claims) = (parts.item.clone(), parts.run.clone(), parts.claims.clone());
-            book::missing(notebook, draft(&parts.said)?, item, run, claims)
-        }
-        Notebook::CarryOver(parts) => carry_over(paths, notebook, parts)?,
-    })
-}
-
-fn draft(said: &Said) -> Result<Draft> {
-    draft_of(said.title.clone(), &said.text)
-}
-
-fn draft_of(title: String, text: &str) -> Result<Draft> {
-    let mut prose = text.to_owned();
-    if prose == "-" {
-        prose.clear();
-        std::io::stdin().read_to_string(&mut prose)?;
+/// The entry that the flags make, with what its kind takes from a run or must find in the tree.
+fn compose(paths: &Paths, notebook: &book::Notebook, ask: &Notebook, flags: &Flags) -> Result<NewEntry> {
+    let today = Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let mut entry = NewEntry::of(notebook, ask.row, today, flags)?;
+    match ask.row.kind {
+        Kind::Outcome => outcome(paths, &mut entry, flags.get("metric").map_or(&[], Vec::as_slice))?,
+        Kind::Retraction => retract(paths, notebook, &mut entry)?,
+        Kind::Decision => known_phases(paths, &entry.fields.phases)?,
+        Kind::CarryOver => carry_over(paths, &mut entry)?,
+        Kind::Prediction | Kind::Fault | Kind::Amendment | Kind::Closed | Kind::Missing => {}
     }
-    Ok(Draft { date: today(), title, prose })
+    Ok(entry)
 }
 
-fn today() -> String {
-    Timestamp::now().strftime("%Y-%m-%d").to_string()
-}
-
-fn predict(notebook: &book::Notebook, parts: &Predict) -> Result<NewEntry> {
-    let pair = |text: &String| match text.split_once('=').map(|(name, value)| (name, Projected::new(value))) {
-        Some((name, Ok(value))) => Ok((name.to_owned(), value)),
-        Some((name, Err(error))) => Err(usage(format!("value {name}: {error:#}"), "--value latency_us_p50=9")),
-        None => Err(usage(format!("{text:?} is not NAME=DECIMAL"), "--value latency_us_p50=9")),
-    };
-    let values: BTreeMap<String, Projected> = parts.values.iter().map(pair).collect::<Result<_>>()?;
-    Ok(book::prediction(notebook, draft(&parts.said)?, parts.claims.clone(), &values, parts.informed))
-}
-
-fn outcome(paths: &Paths, notebook: &book::Notebook, parts: &Outcome) -> Result<NewEntry> {
-    let run = OfRun::verified(paths, &parts.run)?;
+fn outcome(paths: &Paths, entry: &mut NewEntry, metrics: &[String]) -> Result<()> {
+    let run = OfRun::verified(paths, entry.fields.run.as_deref().unwrap_or_default())?;
     if run.emulated {
-        let message = format!("run {} was made on the emulated device, which measures nothing", parts.run);
+        let message = format!("run {} was made on the emulated device, which measures nothing", run.id);
         return Err(usage(message, "cargo xtask reproduce, on a GPU"));
     }
-    let mut results = run.verdict.claims.clone();
-    if let Some(unknown) = parts.claims.iter().find(|id| !results.iter().any(|result| result.id == **id)) {
+    let (asked, mut results) = (&entry.fields.claims, run.verdict.claims.clone());
+    if let Some(unknown) = asked.iter().find(|id| !results.iter().any(|result| result.id == **id)) {
         let known: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
-        return Err(usage(format!("run {} has no claim {unknown}; it has {}", parts.run, known.join(", ")), ""));
+        return Err(usage(format!("run {} has no claim {unknown}; it has {}", run.id, known.join(", ")), ""));
     }
-    results.retain(|result: &ClaimResult| parts.claims.is_empty() || parts.claims.contains(&result.id));
+    results.retain(|result| asked.is_empty() || asked.contains(&result.id));
     let metric = |name: &String| Ok((name.clone(), Measured::of_metric(run.metric(name)?)));
-    let metrics = parts.metrics.iter().map(metric).collect::<Result<_>>()?;
-    Ok(book::outcome(notebook, draft(&parts.said)?, &parts.run, &results, metrics))
+    entry.tell(&results, metrics.iter().map(metric).collect::<Result<_>>()?);
+    Ok(())
 }
 
-fn retract(paths: &Paths, notebook: &book::Notebook, parts: &Retract) -> Result<NewEntry> {
-    let (mut records, what) = (None, &parts.what);
-    let what = if let Some(id) = &what.run {
-        let at_hand = OfRun::find(paths, id).map(|layout| OfRun::read(&layout)).transpose()?;
-        let told = notebook.entries.iter().any(|entry| entry.fields.run.as_ref() == Some(id));
-        if at_hand.is_none() && !told {
-            return Err(usage(
-                format!("run {id} is neither here nor in the notebook"),
-                "cargo xtask verify lists what is published",
-            ));
-        }
-        let retracted = match (&parts.metric, &at_hand) {
-            (None, _) => Retracted::Run(id.clone()),
-            (Some(name), Some(run)) => {
-                let metric = run.metric(name)?;
-                let (value, unit) = (Measured::of_metric(metric), metric.unit.clone());
-                Retracted::Metric { run: id.clone(), metric: name.clone(), value, unit }
-            }
-            (Some(_), None) => {
-                return Err(usage(format!("the summary of run {id} is not here"), "cargo xtask unpack DIR"));
-            }
-        };
-        records = at_hand.map(|run| run.records);
-        retracted
-    } else if let Some(id) = &what.about {
-        if notebook.entry(id).is_none() {
-            return Err(usage(format!("there is no entry {id}"), "grep '^## ' NOTEBOOK.md"));
-        }
-        Retracted::Entry(id.clone())
-    } else {
-        Retracted::Cited(cited(what.cited.as_deref().unwrap_or_default(), parts.source.as_deref().unwrap_or_default())?)
-    };
-    let resting = rests::on(&what, notebook, records.as_ref(), &registered(paths)?);
-    Ok(book::retraction(notebook, draft(&parts.said)?, what, parts.reason.clone(), resting.claims, resting.lines))
-}
-
-fn cited(quantity: &str, source: &str) -> Result<Cited> {
-    let (value, unit) = quantity.split_once(' ').unwrap_or((quantity, "1"));
-    if value.parse::<f64>().is_err() {
-        return Err(usage(format!("{quantity:?} is not a number with its unit"), "--cited \"16.631 ms\""));
+fn retract(paths: &Paths, notebook: &book::Notebook, entry: &mut NewEntry) -> Result<()> {
+    let what = &entry.fields;
+    if let Some(id) = what.about.as_ref().filter(|id| notebook.entry(id).is_none()) {
+        return Err(usage(format!("there is no entry {id}"), "grep '^## ' NOTEBOOK.md"));
     }
-    Ok(Cited { value: value.to_owned(), unit: unit.to_owned(), source: source.to_owned() })
-}
-
-fn close(notebook: &book::Notebook, parts: &Close) -> Result<NewEntry> {
-    let given = |part: &Option<String>| part.clone().unwrap_or_default();
-    let work = Work {
-        topic: given(&parts.topic),
-        evidence: given(&parts.evidence),
-        reason: given(&parts.reason),
-        preservation: given(&parts.preserve),
-        reopens_when: given(&parts.reopens_when),
-    };
-    let draft = draft_of(format!("closed: {}", work.topic), parts.text.as_deref().unwrap_or_default())?;
-    Ok(book::closed(notebook, draft, work))
-}
-
-fn row_draft(table: &Table, work: &Work) -> Draft {
-    let prose = format!("{}\nSource: {}.", table.text.trim(), table.source.trim_end_matches('.'));
-    Draft { date: today(), title: format!("closed: {}", work.topic), prose }
+    let layout = what.run.as_ref().and_then(|id| OfRun::find(paths, id));
+    let run = layout.map(|layout| OfRun::read(&layout)).transpose()?;
+    if let (Some(id), None) = (&what.run, &run) {
+        if !notebook.entries.iter().any(|entry| entry.fields.run.as_ref() == Some(id)) {
+            let message = format!("run {id} is neither here nor in the notebook");
+            return Err(usage(message, "cargo xtask verify lists what is published"));
+        }
+        if what.metric.is_some() {
+            return Err(usage(format!("the summary of run {id} is not here"), "cargo xtask unpack DIR"));
+        }
+    }
+    let metric = run.as_ref().zip(what.metric.as_ref()).map(|(run, name)| run.metric(name)).transpose()?;
+    let resting = rests::on(what, notebook, run.as_ref().map(|run| &run.records), &registered(paths)?);
+    entry.strike(metric, resting);
+    Ok(())
 }
 
 /// A carry-over says that the run's numbers stand in this tree, which is asked as `status` asks it.
-fn carry_over(paths: &Paths, notebook: &book::Notebook, parts: &CarryOver) -> Result<NewEntry> {
-    let run = &parts.run;
-    if !published::ids(paths)?.contains(run) {
+fn carry_over(paths: &Paths, entry: &mut NewEntry) -> Result<()> {
+    let run = entry.fields.run.as_deref().unwrap_or_default();
+    if !published::ids(paths)?.iter().any(|id| id == run) {
         return Err(usage(format!("no published run is called {run}"), "cargo xtask status lists what is published"));
     }
     let built = of_this_tree(paths)?.map(|record| TreeSass { nvcc: record.nvcc, kernels: record.kernels });
     let standing = status(paths, &built.ok_or_else(|| "this tree is not built: cargo xtask build".to_owned()))?;
     let count = stand(run, &standing)?;
-    let said = draft(&parts.said)?;
     let shown = format!(
         "All {count} numbers of run {run} stand: kernels, harness, plan, toolkit and image are as they were measured."
     );
-    let prose = format!("{}\n{shown}", said.prose.trim());
-    Ok(book::carry_over(notebook, Draft { prose, ..said }, run.clone(), parts.reason.clone()))
+    entry.prose = format!("{}\n{shown}", entry.prose.trim());
+    Ok(())
 }
 
 /// How many numbers a run has, when none of them is stale and of each it is known.

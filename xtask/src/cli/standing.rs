@@ -3,9 +3,10 @@
 use super::{Context, Done};
 use crate::ask::status::{TreeSass, status as judge};
 use crate::cli::flags::Where;
+use crate::path::device::choose;
 use crate::path::levels::published_builds;
-use crate::path::session::{Session, build_context};
-use crate::steps::build::{kernels, of_this_tree};
+use crate::path::subject::provision;
+use crate::steps::build::{BuildContext, kernels, of_this_tree};
 use anyhow::Result;
 use host::failure::{code_of, remedy_of};
 use schema::ExitCode;
@@ -44,10 +45,9 @@ fn tree_sass(ctx: &Context<'_>, place: &Where, published: &[(String, BuildRecord
     {
         return Ok(TreeSass { nvcc: record.nvcc, kernels: record.kernels });
     }
-    let mut session = Session::new(ctx.paths, ctx.ui, ctx.quiet);
-    let provisioned = session.provision(place, &crate::path::device::choose("emulated")?)?;
+    let provisioned = provision(ctx, place, &choose("emulated")?)?;
     let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("kernels {done} of {of}: {what}"));
-    let build = build_context(ctx.paths, &provisioned, archs.into_iter().collect(), place.offline, &say);
+    let build = BuildContext::new(ctx.paths, &provisioned.key, archs.into_iter().collect(), place.offline, &say);
     let (nvcc, kernels) = kernels(&build, &*provisioned.runtime, &provisioned.toolkit)?;
     ctx.ui.done();
     Ok(TreeSass { nvcc, kernels })
@@ -66,7 +66,7 @@ mod tests {
     fn ask(disk: &OnDisk) -> Result<Done> {
         let ui = Ui::new(true);
         let place = Where { runtime: RuntimeChoice::Host, base: None, offline: true };
-        status(&Context { paths: &disk.paths, ui: &ui, quiet: true }, &place)
+        status(&Context::new(&disk.paths, &ui, true), &place)
     }
 
     #[test]

@@ -6,6 +6,7 @@ use host::failure::fail;
 use host::gpu::cuda::Cuda;
 use host::gpu::driver::{Driver, GpuFacts};
 use host::gpu::nvml::{Gpu, GpuChoice, GpuError, Library, NvmlGpu, PATIENCE, device_id, within};
+use host::ui::Ui;
 use schema::ExitCode;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +40,16 @@ impl Device {
     pub fn is_emulated(&self) -> bool {
         self.gpu.is_none()
     }
+}
+
+/// [`choose`], and says which it is and why.
+///
+/// # Errors
+/// See [`choose`].
+pub fn choose_and_say(ui: &Ui, wanted: &str) -> Result<Device> {
+    let device = choose(wanted)?;
+    ui.line(&format!("device {}: {}", device.slug, device.why));
+    Ok(device)
 }
 
 /// Finds the device that `wanted` names: `auto`, `cuda:N`, `cuda:UUID` or `emulated`.

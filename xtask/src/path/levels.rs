@@ -1,16 +1,27 @@
 //! The levels of a reproduction: how far this machine confirmed what is published.
 
+use crate::ask::verify::verify;
+use crate::path::context::Context;
+use crate::path::device::Device;
+use crate::path::judge::Judged;
+use crate::path::source;
 use crate::runs::layout::Layout;
-use crate::runs::published::ids;
+use crate::runs::published::{documents, ids};
 use anyhow::Result;
+use host::cache;
 use host::failure::{code_of, remedy_of};
+use host::files::{digest_all, digest_plain, scan};
+use host::git::Git;
 use host::paths::Paths;
 use pure::measured::measured_sass;
 use pure::standing::compare;
-use schema::ExitCode;
 use schema::build::BuildRecord;
+use schema::manifest::Step;
+use schema::verdict::{ClaimResult, Verdict};
+use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// How far one level got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +103,94 @@ pub fn rebuilt(published: &PublishedBuilds, built: &BuildRecord) -> Level {
     }
     changed.dedup();
     Level::new("stale", format!("this tree builds other SASS for {}", changed.join(", ")))
+}
+
+/// L0 and L2: whether the digests of what is published hold, and whether its summaries recompute.
+///
+/// # Errors
+/// When what is published cannot be read.
+pub fn verify_published(ctx: &Context<'_>) -> Result<(Level, Level)> {
+    let paths = ctx.paths;
+    let mut parts = vec![("program", cache::own_digest()?.to_string())];
+    for folder in [paths.manifests(), paths.summary(), paths.events()] {
+        parts.push(("published", folder_digest(&folder)?));
+    }
+    for file in documents(paths)?.into_iter().chain([paths.notebook()]) {
+        let text = digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string());
+        parts.push(("markdown", format!("{} {text}", file.display())));
+    }
+    parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
+    // What left the tree is at hand or not by how much of its history was fetched.
+    let shallow = Git::at(paths.root())?.map(|git| git.is_shallow()).transpose()?;
+    parts.push(("shallow", format!("{shallow:?}")));
+    ctx.computed("verify", "published", cache::key(&parts), || published_levels(paths))
+}
+
+fn folder_digest(folder: &Path) -> Result<String> {
+    if !folder.is_dir() {
+        return Ok("absent".to_owned());
+    }
+    let names: Vec<String> = scan(folder)?.files.into_keys().collect();
+    let files: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+    let mut parts = Vec::new();
+    for (name, found) in names.iter().zip(digest_all(&files)) {
+        parts.push((name.clone(), found?.0.to_string()));
+    }
+    Ok(Digest::of(serde_json::to_vec(&parts)?).to_string())
+}
+
+fn published_levels(paths: &Paths) -> Result<(Level, Level)> {
+    let report = verify(paths, &[])?;
+    if report.runs.is_empty() && report.ok {
+        let none = Level::new("nothing published yet", "manifests/ holds no run");
+        return Ok((none.clone(), none));
+    }
+    let first = report.problems.first().map(|problem| format!("{}: {}", problem.path, problem.detail));
+    Ok(match first {
+        None => (
+            Level::new("holds", format!("{} files of {} published runs hold", report.checked_files, report.runs.len())),
+            Level::new("holds", "summaries, figures and verdicts recompute to the same bytes"),
+        ),
+        Some(problem) => (Level::new("fails", problem.clone()), Level::new("fails", problem)),
+    })
+}
+
+/// L3: whether this GPU measured again, and the gate let it pass.
+pub fn remeasured(device: &Device, passed: bool) -> Level {
+    match (device.is_emulated(), passed) {
+        (true, _) => {
+            Level::new("not run", "NOT RE-MEASURED: the emulated device exercises the path and shows nothing of a GPU")
+        }
+        (false, true) => Level::new("holds", format!("re-measured on {}", device.slug)),
+        (false, false) => Level::new("fails", "measured, and the gate refused it"),
+    }
+}
+
+/// Says what was reached; the last line says whether anything was measured.
+pub fn say(ctx: &Context<'_>, levels: &Levels, judged: &Judged, emulated: bool) {
+    let ui = ctx.ui;
+    ui.done();
+    for Step { name, seconds, cached, .. } in ctx.steps() {
+        ui.line(&format!("{name:<9} {seconds:>7.1} s{}", if cached { "  cached" } else { "" }));
+    }
+    let Verdict { gates, claims, .. } = &judged.verdict;
+    if emulated {
+        let held = gates.iter().filter(|gate| gate.passed).count();
+        ui.line(&format!(
+            "gates: {held} of {} hold; the others ask for what only a GPU gives, and an emulated run is never published",
+            gates.len()
+        ));
+    } else {
+        pure::gate::lines(gates).iter().for_each(|line| ui.line(line));
+        for ClaimResult { id, outcome, value, unit, threshold, why } in claims {
+            ui.line(&format!("claim {id}: {outcome:?}, {value} {unit} against {threshold} ({why})"));
+        }
+    }
+    for (name, level) in levels {
+        ui.line(&format!("{name} {}: {}", level.state, level.why));
+    }
+    let last = if emulated { "NOT RE-MEASURED" } else { "measured" };
+    ui.line(&format!("run {}, level {}, {last}", judged.run, reached(levels)));
 }
 
 #[cfg(test)]

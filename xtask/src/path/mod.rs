@@ -4,11 +4,17 @@
 
 pub mod reproduce;
 
-pub mod session;
+pub mod ask;
+pub mod context;
+
+pub mod subject;
+
+pub mod measure;
+
+pub mod judge;
 
 pub mod device;
 pub mod freeze;
-pub mod journal;
 pub mod levels;
 pub mod permit;
 pub mod rundir;

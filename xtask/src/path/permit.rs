@@ -1,19 +1,37 @@
 //! Before the first step: whether the notebook lets this plan run, and what the run says when it takes up closed work again.
 
-use crate::path::freeze::Frozen;
+use crate::path::ask::{ProfileChoice, Reproduce};
+use crate::path::device::Device;
+use crate::path::freeze::{Frozen, freeze};
 use anyhow::Result;
 use host::failure::fail;
-use pure::notebook::Notebook;
+use host::paths::Paths;
+use pure::claims::check_claims;
 use pure::notebook::standing::{Refusal, Standing};
+use pure::notebook::{Notebook, parse};
+use schema::plan::ProfileName;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::{ExitCode, FORMAT};
+
+/// The plan and claims of an experiment, which the notebook must let run; smoke on the emulated device and full on a GPU,
+/// unless asked otherwise.
+///
+/// # Errors
+/// See [`freeze`], [`check_claims`] and [`permit`].
+pub fn frozen(paths: &Paths, ask: &Reproduce, device: &Device) -> Result<Frozen> {
+    let default = if device.is_emulated() { ProfileName::Smoke } else { ProfileName::Full };
+    let profile = ask.profile.map_or(default, ProfileChoice::name);
+    let frozen = freeze(paths, &ask.experiment, profile, &ask.phases)?;
+    check_claims(&frozen.claims)?;
+    permit(frozen, &parse(&fs_err::read_to_string(paths.notebook())?)?, &ask.reopen, &ask.changed)
+}
 
 /// The experiment with the record of what it reopens, when the notebook lets it run.
 ///
 /// # Errors
 /// Exit 15 for closed work whose changed condition is not named, a phase that no decision authorizes, and provenance that is
 /// missing; exit 2 when the flags do not pair.
-pub fn permit(mut frozen: Frozen, notebook: &Notebook, reopen: &[String], changed: &[String]) -> Result<Frozen> {
+fn permit(mut frozen: Frozen, notebook: &Notebook, reopen: &[String], changed: &[String]) -> Result<Frozen> {
     if reopen.len() != changed.len() || changed.iter().any(|condition| condition.trim().is_empty()) {
         let message = "each --reopen needs a --changed that names the condition which has changed";
         return Err(fail(ExitCode::Usage, message, "--reopen C-001 --changed \"what is different now\""));

@@ -3,21 +3,22 @@
 //! config → provision → build → sanitize → clocks → run → record → gate. It ends at the verdict and never publishes.
 //! Each step takes what the step before made; a step whose inputs are unchanged is taken from its cache.
 
-use crate::cli::flags;
-use crate::path::levels::{Level, Levels, published_builds, reached, rebuilt};
-use crate::path::session::Session;
+use crate::path::ask::Reproduce;
+use crate::path::context::Context;
+use crate::path::device::choose_and_say;
+use crate::path::judge::{Judged, judge};
+use crate::path::levels::{self, Levels, published_builds, reached};
+use crate::path::measure::{count, find_run, measure, seal_or_load};
+use crate::path::permit::frozen;
+use crate::path::subject::{Subject, archs, build, program, provision, sanitize};
+use crate::steps::seal::Sealed;
 use anyhow::Result;
-use schema::verdict::Verdict;
-use std::path::PathBuf;
+use schema::build::BuildRecord;
 
 /// What a reproduction came to.
 pub struct Reproduced {
-    /// Run id.
-    pub run: String,
-    /// Its directory.
-    pub run_dir: PathBuf,
-    /// The gate's judgement.
-    pub verdict: Verdict,
+    /// The run and the gate's judgement of it.
+    pub judged: Judged,
     /// The levels.
     pub levels: Levels,
 }
@@ -26,42 +27,46 @@ pub struct Reproduced {
 ///
 /// # Errors
 /// The first step's that fails, with that step's exit code; 15 when the gate refuses a run of a real device.
-pub fn reproduce(session: &mut Session<'_>, ask: &flags::Reproduce) -> Result<Reproduced> {
-    let device = session.device(&ask.device)?;
-    let frozen = session.freeze(ask, &device)?;
-    let provisioned = session.provision(&ask.place, &device)?;
-    let published = published_builds(session.paths())?;
-    let built = session.build(&provisioned, &device, &published.records)?;
-    let sanitized = session.sanitize(&provisioned, &built, &frozen, &device)?;
-    let counted = session.counters(ask, &provisioned, &built, &frozen, &sanitized, &device)?;
-    let counted = counted.as_ref();
-    let run = session.find_run(ask, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
-    let measured = session.measure(ask, run, &frozen, &provisioned, &built, &sanitized, counted, &device)?;
-    let sealed = session.seal(measured)?;
-    let judged = session.gate(sealed, &built)?;
-    let (published_holds, recomputes) = session.verify_published()?;
+pub fn reproduce(ctx: &Context<'_>, ask: &Reproduce) -> Result<Reproduced> {
+    let published = published_builds(ctx.paths)?;
+    let subject = sanitized(ctx, ask, &published.records)?;
+    let sealed = sealed(ctx, ask, &subject)?;
+    let judged = judge(ctx, sealed, &subject.built)?;
+    let (published_holds, recomputes) = levels::verify_published(ctx)?;
     let levels = Levels::from([
         ("L0".to_owned(), published_holds),
-        ("L1".to_owned(), rebuilt(&published, &built.record)),
+        ("L1".to_owned(), levels::rebuilt(&published, &subject.built.record)),
         ("L2".to_owned(), recomputes),
-        ("L3".to_owned(), remeasured(&device, &judged)),
+        ("L3".to_owned(), levels::remeasured(&subject.device, judged.passed)),
     ]);
-    session.say_levels(&levels, &device, &judged);
-    session.refuse_unless_passed(&device, &judged)?;
-    Ok(Reproduced { run: judged.run, run_dir: judged.run_dir, verdict: judged.verdict, levels })
+    levels::say(ctx, &levels, &judged, subject.device.is_emulated());
+    judged.refuse_unless_passed(subject.device.is_emulated())?;
+    Ok(Reproduced { judged, levels })
 }
 
-fn remeasured(device: &crate::path::device::Device, judged: &crate::path::session::Judged) -> Level {
-    if device.is_emulated() {
-        return Level::new(
-            "not run",
-            "NOT RE-MEASURED: the emulated device exercises the path and shows nothing of a GPU",
-        );
-    }
-    match judged.passed {
-        true => Level::new("holds", format!("re-measured on {}", device.slug)),
-        false => Level::new("fails", "measured, and the gate refused it"),
-    }
+/// The path up to the sanitizer: all that is measured, for the device's architecture and those of everything published.
+///
+/// # Errors
+/// As [`reproduce`].
+pub fn sanitized(ctx: &Context<'_>, ask: &Reproduce, published: &[(String, BuildRecord)]) -> Result<Subject> {
+    let device = choose_and_say(ctx.ui, &ask.device)?;
+    let frozen = frozen(ctx.paths, ask, &device)?;
+    let provisioned = provision(ctx, &ask.place, &device)?;
+    let built = build(ctx, &provisioned, archs(ctx.paths, &device, published), false)?;
+    let program = program(ctx.paths, &built, &frozen, &device)?;
+    let sanitized = sanitize(ctx, &provisioned, &program)?;
+    Ok(Subject { device, frozen, provisioned, built, program, sanitized })
+}
+
+/// The path from the sanitizer to the sealed manifest. A run that is sealed already is loaded, with every file hashed again.
+///
+/// # Errors
+/// As [`reproduce`].
+pub fn sealed(ctx: &Context<'_>, ask: &Reproduce, subject: &Subject) -> Result<Sealed> {
+    let counters = count(ctx, ask, subject)?;
+    let mut run = find_run(ctx, ask, subject, counters.as_ref())?;
+    let attempt = measure(ctx, ask, subject, counters.as_ref(), &mut run)?;
+    seal_or_load(ctx, &run, attempt)
 }
 
 impl Reproduced {

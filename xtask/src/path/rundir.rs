@@ -5,7 +5,7 @@
 use crate::path::freeze::Frozen;
 use crate::path::source::Seen;
 use crate::runs::layout::{MANIFEST, REOPENED};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use host::failure::fail;
 use host::files::{exists, write_whole};
 use host::paths::Paths;
@@ -183,15 +183,6 @@ fn record_path(paths: &Paths, key: &Digest) -> PathBuf {
 fn unwritable(error: &std::io::Error) -> anyhow::Error {
     let message = format!("failed to begin a run: {error}");
     fail(ExitCode::Environment, message, "make results/raw/ writable, or free some disk")
-}
-
-/// Reads a frozen plan back.
-///
-/// # Errors
-/// When the file is missing or malformed.
-pub fn plan_of(dir: &std::path::Path) -> Result<schema::plan::Plan> {
-    let path = dir.join("plan.toml");
-    toml::from_str(&fs_err::read_to_string(&path)?).with_context(|| format!("failed to read {}", path.display()))
 }
 
 #[cfg(test)]

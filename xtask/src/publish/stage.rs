@@ -97,7 +97,7 @@ impl Stage<'_> {
 
 /// What the run was built from, as a statement of its own.
 fn built_from(paths: &Paths, passed: &Passed) -> Result<Vec<u8>> {
-    provenance::statement(paths, passed.judged().evidence())?.ok_or_else(|| {
+    provenance::statement(paths, passed.judged().evidence().origin())?.ok_or_else(|| {
         fail(
             ExitCode::Refused,
             "the toolkit lock that the run was built with is neither in this tree nor in its history",

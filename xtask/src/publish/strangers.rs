@@ -3,12 +3,17 @@
 
 use super::tests::judged;
 use super::*;
-use crate::ask::verify::{Report, verify, verify_signed};
+use crate::ask::verify::{Asked, Report, verify, verify_as};
 use crate::runs::signature::tests::{key, line};
 use crate::trial::{OnDisk, RUN, copy};
 use host::failure::{code_of, remedy_of};
 use std::path::Path;
 use std::process::Command;
+
+/// What `verify` says with a list of allowed signers.
+fn signed_by(paths: &Paths, targets: &[String], list: &Path) -> Result<Report> {
+    verify_as(paths, targets, Asked { allowed_signers: Some(list), as_published: false })
+}
 
 /// A published run, signed, with a list that allows its key to `author`.
 struct Signed {
@@ -36,7 +41,7 @@ impl Signed {
 
     fn verified(&self) -> Report {
         let list = self.disk.root.path().join("allowed_signers");
-        verify_signed(&self.disk.paths, &[RUN.to_owned()], Some(&list)).unwrap()
+        signed_by(&self.disk.paths, &[RUN.to_owned()], &list).unwrap()
     }
 
     /// Whether a line holds in a shell, in the repository's root.
@@ -81,7 +86,7 @@ fn verify_says_who_signed_by_a_list_and_what_no_list_allows() {
         assert_eq!(report.runs[0].signer, None);
         assert!(report.runs[0].authorship.starts_with("SHA256:"));
     }
-    let missing = verify_signed(&signed.disk.paths, &[], Some(Path::new("no-such-list"))).unwrap_err();
+    let missing = signed_by(&signed.disk.paths, &[], Path::new("no-such-list")).unwrap_err();
     assert_eq!(code_of(&missing), ExitCode::Usage);
 }
 
@@ -91,11 +96,11 @@ fn an_unsigned_run_is_unproven_and_no_list_allows_it() {
     let written = publish(&disk.paths, &judged(&disk).pass().unwrap(), None).unwrap();
     assert!(written.signer.is_none() && written.check.len() == 1);
     disk.put("allowed_signers", "");
-    let report = verify_signed(&disk.paths, &[], Some(&disk.root.path().join("allowed_signers"))).unwrap();
+    let report = signed_by(&disk.paths, &[], &disk.root.path().join("allowed_signers")).unwrap();
     assert!(report.problems.iter().any(|problem| problem.detail.contains("not signed")), "{report}");
     assert_eq!(report.runs[0].authorship, "unproven");
     let sealed = disk.run().display().to_string();
-    let report = verify_signed(&disk.paths, &[sealed], Some(&disk.root.path().join("allowed_signers"))).unwrap();
+    let report = signed_by(&disk.paths, &[sealed], &disk.root.path().join("allowed_signers")).unwrap();
     assert!(report.problems.iter().any(|problem| problem.detail.contains("not signed")), "{report}");
 }
 

@@ -2,22 +2,26 @@
 //!
 //! No check lives here; this file only says which commands make up CI.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use host::failure::fail;
 use host::paths::Paths;
 use schema::ExitCode;
-use std::process::Command;
 use std::time::Instant;
+use xshell::{Cmd, Shell, cmd};
 
 /// Every architecture the kernels are built for.
 pub const ARCHS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120", "sm_121a"];
+
+/// This very program, called as a person would. By its open file: building the tests may have replaced the one on disk.
+const XTASK: &str = "/proc/self/exe";
 
 /// Runs every test of the project.
 ///
 /// # Errors
 /// When a test fails; its output has been shown.
 pub fn test(paths: &Paths) -> Result<()> {
-    cargo(paths, &["test", "--workspace", "--locked", "--no-fail-fast"])
+    let sh = shell(paths)?;
+    shown(cmd!(sh, "cargo test --workspace --locked --no-fail-fast"))
 }
 
 /// Runs all of CI.
@@ -25,50 +29,63 @@ pub fn test(paths: &Paths) -> Result<()> {
 /// # Errors
 /// When a command fails; its output has been shown.
 pub fn ci(paths: &Paths) -> Result<()> {
-    cargo(paths, &["fmt", "--all", "--check"])?;
-    cargo(paths, &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
-    deny(paths)?;
-    xtask(paths, &["doctor"])?;
-    xtask(paths, &["provision", "--runtime", "docker"])?;
-    xtask(paths, &["provision", "--runtime", "host"])?;
-    xtask(paths, &["tidy"])?;
+    let sh = shell(paths)?;
+    shown(cmd!(sh, "cargo fmt --all --check"))?;
+    shown(cmd!(sh, "cargo clippy --workspace --all-targets --locked -- --deny warnings"))?;
+    deny(&sh)?;
+    shown(cmd!(sh, "{XTASK} doctor"))?;
+    shown(cmd!(sh, "{XTASK} provision --runtime docker"))?;
+    shown(cmd!(sh, "{XTASK} provision --runtime host"))?;
+    shown(cmd!(sh, "{XTASK} tidy"))?;
     test(paths)?;
-    let mut every_arch = vec!["build", "--runtime", "docker"];
-    every_arch.extend(ARCHS.iter().flat_map(|arch| ["--arch", *arch]));
-    xtask(paths, &every_arch)?;
+    mutants(&sh, paths)?;
+    let every_arch = ARCHS.iter().flat_map(|arch| ["--arch", *arch]);
+    shown(cmd!(sh, "{XTASK} build --runtime docker {every_arch...}"))?;
     for runtime in ["docker", "host"] {
-        xtask(paths, &["reproduce", "--runtime", runtime, "--device", "emulated", "--profile", "smoke"])?;
+        shown(cmd!(sh, "{XTASK} reproduce --runtime {runtime} --device emulated --profile smoke"))?;
     }
-    xtask(paths, &["verify"])
+    shown(cmd!(sh, "{XTASK} verify"))
 }
 
-/// Licences, sources and doubled versions of what we depend on (`deny.toml`). cargo-deny takes minutes to compile, so it is
-/// used where it is installed, and its absence is said.
-fn deny(paths: &Paths) -> Result<()> {
-    let there = Command::new("cargo").args(["deny", "--version"]).current_dir(paths.root()).output();
-    if there.is_ok_and(|output| output.status.success()) {
-        return cargo(paths, &["deny", "--offline", "--locked", "check", "bans", "licenses", "sources"]);
+/// Licences, sources and doubled versions of what we depend on (`deny.toml`).
+fn deny(sh: &Shell) -> Result<()> {
+    if installed(sh, "deny") {
+        shown(cmd!(sh, "cargo deny --offline --locked check bans licenses sources"))?;
     }
-    host::tell!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");
     Ok(())
 }
 
-fn cargo(paths: &Paths, args: &[&str]) -> Result<()> {
-    shown(paths, "cargo", args)
+/// Whether the tests notice a change of what the last commit wrote, in the files that `.cargo/mutants.toml` lists.
+fn mutants(sh: &Shell, paths: &Paths) -> Result<()> {
+    if installed(sh, "mutants") {
+        let file = paths.root().join("target/mutants.diff");
+        fs_err::write(&file, cmd!(sh, "git diff HEAD~1").quiet().output()?.stdout)?;
+        shown(cmd!(sh, "cargo mutants --workspace --in-diff {file} --output target"))?;
+    }
+    Ok(())
 }
 
-/// Calls this very program, as a person would. By its open file: building the tests may have replaced the one on disk.
-fn xtask(paths: &Paths, args: &[&str]) -> Result<()> {
-    shown(paths, &format!("/proc/{}/exe", std::process::id()), args)
+/// Whether cargo knows this tool. They take minutes to compile, so they are used where they are, and their absence is said.
+fn installed(sh: &Shell, tool: &str) -> bool {
+    let there = cmd!(sh, "cargo {tool} --version").quiet().ignore_stderr().read().is_ok();
+    if !there {
+        host::tell!("skipped: cargo-{tool} is not installed (cargo install --locked cargo-{tool})");
+    }
+    there
 }
 
-fn shown(paths: &Paths, program: &str, args: &[&str]) -> Result<()> {
-    let name = if program == "cargo" { "cargo".to_owned() } else { "cargo xtask".to_owned() };
-    let line = format!("{name} {}", args.join(" "));
+fn shell(paths: &Paths) -> Result<Shell> {
+    let sh = Shell::new()?;
+    sh.change_dir(paths.root());
+    Ok(sh)
+}
+
+fn shown(command: Cmd<'_>) -> Result<()> {
+    let line = command.to_string().replace(XTASK, "cargo xtask");
     host::tell!("$ {line}");
     let began = Instant::now();
-    let status = Command::new(program).args(args).current_dir(paths.root()).status();
-    let status = status.with_context(|| format!("failed to start {program}"))?;
-    host::tell!("$ {line}: {status}, {:.1} s", began.elapsed().as_secs_f64());
-    if status.success() { Ok(()) } else { Err(fail(ExitCode::Bug, format!("failed: {line} ({status})"), line)) }
+    let run = command.quiet().run();
+    let how = if run.is_ok() { "passed" } else { "failed" };
+    host::tell!("$ {line}: {how}, {:.1} s", began.elapsed().as_secs_f64());
+    run.map_err(|error| fail(ExitCode::Bug, error.to_string().replace(XTASK, "cargo xtask"), line))
 }

@@ -3,10 +3,10 @@
 
 use crate::runs::published;
 use anyhow::Result;
-use host::git::Git;
 use host::paths::Paths;
 use pure::prose::{self, Wrong};
 use std::path::{Path, PathBuf};
+use xshell::{Shell, cmd};
 
 /// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.
 pub(crate) const TREE_LIMIT_BYTES: u64 = 16 << 20;
@@ -56,8 +56,18 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
 }
 
 fn tracked_files(root: &Path) -> Result<Vec<String>> {
-    let listed = Git::ask(root, &["ls-files", "-z"])?;
+    let sh = shell(root)?;
+    let listed = cmd!(sh, "git {SAFE...} ls-files -z").read()?;
     Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+/// The checkout is the user's own choice, whoever owns its files. Of git only commands are used that no configuration changes.
+const SAFE: [&str; 2] = ["-c", "safe.directory=*"];
+
+fn shell(root: &Path) -> Result<Shell> {
+    let sh = Shell::new()?;
+    sh.change_dir(root);
+    Ok(sh)
 }
 
 fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
@@ -93,18 +103,19 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
     let Ok(now) = fs_err::read(paths.notebook()) else {
         return Ok(vec![Finding { path: "NOTEBOOK.md".into(), what: "it is gone, and it is append-only".into() }]);
     };
-    if Git::ask(paths.root(), &["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+    let sh = shell(paths.root())?;
+    if cmd!(sh, "git {SAFE...} rev-parse --is-shallow-repository").read()? == "true" {
         host::tell!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
     }
-    let commits = Git::ask(paths.root(), &["log", "--format=%H", "--full-history", "--", "NOTEBOOK.md"])?;
+    let commits = cmd!(sh, "git {SAFE...} rev-list --full-history HEAD -- NOTEBOOK.md").read()?;
     let mut findings = Vec::new();
     for commit in commits.lines() {
         // A commit that removed it lists none.
-        if Git::ask(paths.root(), &["ls-tree", "--name-only", commit, "NOTEBOOK.md"])?.is_empty() {
+        if cmd!(sh, "git {SAFE...} ls-tree --name-only {commit} NOTEBOOK.md").read()?.is_empty() {
             continue;
         }
-        let old = Git::ask(paths.root(), &["show", &format!("{commit}:NOTEBOOK.md")])?;
-        if !now.starts_with(old.as_bytes()) {
+        let old = cmd!(sh, "git {SAFE...} cat-file blob {commit}:NOTEBOOK.md").output()?.stdout;
+        if !now.starts_with(&old) {
             let what = format!("it is append-only, and what commit {} held has changed", &commit[..12]);
             findings.push(Finding { path: "NOTEBOOK.md".into(), what });
         }
@@ -229,16 +240,24 @@ mod tests {
         assert_eq!(found, ["B.md:4", "B.md:3"]);
     }
 
+    const IDENTITY: [&str; 4] = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
+
+    fn git(dir: &Path, args: &[&str]) {
+        let (sh, path) = (shell(dir).unwrap(), std::env::var_os("PATH").unwrap());
+        let git = cmd!(sh, "git {IDENTITY...} {args...}").env_clear().env("PATH", path);
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").quiet().run().unwrap();
+    }
+
     fn commit(dir: &Path) {
-        Git::ask(dir, &["add", "--all"]).unwrap();
-        Git::ask(dir, &["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"]).unwrap();
+        git(dir, &["add", "--all"]);
+        git(dir, &["commit", "-q", "-m", "x"]);
     }
 
     /// A repository whose notebook got three entries, one a commit.
     fn repository() -> (tempfile::TempDir, Paths) {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
-        Git::ask(dir.path(), &["init", "-q", "-b", "main"]).unwrap();
+        git(dir.path(), &["init", "-q", "-b", "main"]);
         for text in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
             fs_err::write(paths.notebook(), text).unwrap();
             commit(dir.path());
@@ -275,12 +294,10 @@ mod tests {
     #[test]
     fn a_merge_that_takes_the_shorter_notebook_is_found() {
         let (dir, paths) = repository();
-        let at = |args: &[&str]| Git::ask(dir.path(), args).unwrap();
-        at(&["checkout", "-q", "-b", "side", "main~1"]);
+        git(dir.path(), &["checkout", "-q", "-b", "side", "main~1"]);
         fs_err::write(dir.path().join("other"), "x").unwrap();
         commit(dir.path());
-        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
-        at(&[&identity[..], &["merge", "-q", "--no-ff", "-s", "ours", "-m", "x", "main"]].concat());
+        git(dir.path(), &["merge", "-q", "--no-ff", "-s", "ours", "-m", "x", "main"]);
         assert_eq!(fs_err::read_to_string(paths.notebook()).unwrap(), "one\ntwo\n");
         assert_eq!(notebook_shrunk(&paths).unwrap().len(), 1);
     }

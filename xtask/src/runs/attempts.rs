@@ -58,8 +58,7 @@ pub fn close(paths: &Paths, attempt: &Attempt, outcome: &str) -> Result<Attempt>
 /// # Errors
 /// When the chain does not hold.
 pub fn list(paths: &Paths, plan: &Digest) -> Result<Vec<Attempt>> {
-    let chain = Record::open(paths)?.chain;
-    Ok(chain.latest().into_values().filter(|attempt| attempt.plan == *plan).cloned().collect())
+    Ok(Record::open(paths)?.chain.of_plan(plan))
 }
 
 /// Where the record lies.

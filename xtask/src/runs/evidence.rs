@@ -3,18 +3,21 @@
 //! It does not check digests; `Sealed::load` and `verify` do that first.
 
 use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, is_detached};
-use super::published::is_id;
 use anyhow::{Context, Result, ensure};
 use host::failure::does_not_hold;
 use host::paths::Paths;
 use pure::counters;
 use pure::derive::derive;
 use pure::gate::evidence::{CellEvidence, CounterEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
+use pure::names::is_id;
+use pure::provenance::Origin;
 use pure::sanitizer::faults;
 use pure::summary::{BlockCheck, CellData};
 use rayon::prelude::*;
+use schema::build::BuildRecord;
 use schema::cell::{CellFile, CellRecord};
 use schema::counters::{CounterLog, CounterReport};
+use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::plan::Phase;
 use schema::reopened::{Reopened, ReopenedFile};
@@ -24,15 +27,60 @@ use schema::{Digest, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The records of a run that say the same under any rules: nothing of its plan, its claims or its cells.
+pub struct Records {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The environment.
+    pub environment: Environment,
+    /// The build record; absent when the run has none.
+    pub build: Option<BuildRecord>,
+    /// Every sanitizer verdict, with what its log and the output beside it say when read again.
+    pub sanitizer: Vec<SanitizerEvidence>,
+    /// What hardware counters said, with what their logs say when read again; absent unless they were asked.
+    pub counters: Option<CounterEvidence>,
+    /// The chain of attempts as it was when the run ended; absent when the run has none.
+    pub attempts_log: Option<String>,
+}
+
+impl Records {
+    /// What the run was built from.
+    #[must_use]
+    pub fn origin(&self) -> Origin<'_> {
+        Origin { manifest: &self.manifest, environment: &self.environment, build: self.build.as_ref() }
+    }
+}
+
+/// Loads those records.
+///
+/// # Errors
+/// As [`load`].
+pub fn records(layout: &Layout) -> Result<Records> {
+    let manifest: Manifest = json(layout, MANIFEST)?;
+    check_format(MANIFEST, manifest.predicate.format)?;
+    let digests = digests(&manifest);
+    let has = |name: &str| digests.contains_key(name);
+    Ok(Records {
+        environment: json(layout, "environment.json")?,
+        build: has("build/resources.json").then(|| json(layout, "build/resources.json")).transpose()?,
+        sanitizer: sanitizer(layout, &digests)?,
+        counters: has(COUNTERS).then(|| counters(layout, &digests)).transpose()?,
+        attempts_log: has("attempts.jsonl").then(|| text(layout, "attempts.jsonl")).transpose()?,
+        manifest,
+    })
+}
+
+fn digests(manifest: &Manifest) -> BTreeMap<&str, Digest> {
+    manifest.subject.iter().map(|subject| (subject.name.as_str(), subject.digest.sha256)).collect()
+}
+
 /// Loads a run.
 ///
 /// # Errors
 /// When a file that every run must hold is absent, or a file does not parse; ends with the exit code of integrity.
 pub fn load(layout: &Layout) -> Result<Evidence> {
-    let manifest: Manifest = json(layout, MANIFEST)?;
-    check_format(MANIFEST, manifest.predicate.format)?;
-    let digests: BTreeMap<&str, Digest> =
-        manifest.subject.iter().map(|subject| (subject.name.as_str(), subject.digest.sha256)).collect();
+    let Records { manifest, environment, build, sanitizer, counters, attempts_log } = records(layout)?;
+    let digests = digests(&manifest);
     let has = |name: &str| digests.contains_key(name);
     let cells = cells(layout, &digests)?;
     let plan: schema::plan::Plan = toml_file(layout, "plan.toml")?;
@@ -42,18 +90,17 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
         let error = anyhow::anyhow!("{:?} is no experiment", plan.experiment);
         return Err(unreadable(layout, "plan.toml", &error));
     }
-    let environment: schema::environment::Environment = json(layout, "environment.json")?;
     let data: Vec<CellData> = cells.iter().map(|cell| cell.data.clone()).collect();
     Ok(Evidence {
         recomputed: derive(&plan, &environment.device.slots, &manifest.predicate.run, &data),
         plan_digest: text(layout, "plan.toml").map(Digest::of)?,
         claims: toml_file(layout, "claims.toml")?,
         claims_digest: text(layout, "claims.toml").map(Digest::of)?,
-        build: has("build/resources.json").then(|| json(layout, "build/resources.json")).transpose()?,
-        sanitizer: sanitizer(layout, &digests)?,
-        counters: has(COUNTERS).then(|| counters(layout, &digests)).transpose()?,
+        build,
+        sanitizer,
+        counters,
         telemetry: has("telemetry.parquet").then(|| table(layout, "telemetry.parquet")).transpose()?,
-        attempts_log: has("attempts.jsonl").then(|| text(layout, "attempts.jsonl")).transpose()?,
+        attempts_log,
         metrics_csv: has("summary/metrics.csv").then(|| text(layout, "summary/metrics.csv")).transpose()?,
         figures: figures(layout, &digests)?,
         reopened: has(REOPENED).then(|| reopened(layout)).transpose()?.unwrap_or_default(),

@@ -5,6 +5,7 @@ use host::files;
 use host::git::Git;
 use host::paths::Paths;
 use pure::gate::evidence::{History, KernelBudget, Registered};
+use pure::gate::rules;
 use pure::notebook::standing::Standing;
 use pure::notebook::{Entry, Kind, Notebook, parse};
 use schema::Digest;
@@ -13,10 +14,33 @@ use schema::claim::{Claim, ClaimFile};
 use schema::plan::{Plan, PlanFile};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Asks this repository about a run: its measured commit, its plan, its claims, and the folders of its kernels.
+/// A repository that tells of a commit.
+pub struct Teller {
+    /// The repository.
+    pub git: Git,
+    /// Whether it holds the commit.
+    pub known: bool,
+    /// Whether the commit is the one checked out or one of its ancestors.
+    pub in_history: bool,
+}
+
+/// The repository, if it can tell of a commit. Absent when there is none, or when its history is cut off where it would tell:
+/// before or right at the commit, or between the commit and the one checked out.
 ///
-/// Absent when there is no repository, or when its history is cut off where it would tell: before or right at the commit, or
-/// between the commit and the one checked out.
+/// # Errors
+/// When git fails, or `commit` is no commit's id.
+pub fn teller(paths: &Paths, commit: &str) -> Result<Option<Teller>> {
+    let Some(git) = Git::at(paths.root())? else { return Ok(None) };
+    let known = git.knows(commit)?;
+    let in_history = known && git.is_ancestor(commit, &git.head()?)?;
+    if git.is_shallow()? && (!in_history || git.is_cut_at(commit)?) {
+        return Ok(None);
+    }
+    Ok(Some(Teller { git, known, in_history }))
+}
+
+/// Asks this repository about a run: its measured commit, its plan, its claims, and the folders of its kernels. Absent as
+/// [`teller`] is.
 ///
 /// # Errors
 /// When git fails, or a file of that commit does not parse.
@@ -27,16 +51,12 @@ pub fn of_run(
     claims: &ClaimFile,
     folders: &BTreeSet<String>,
 ) -> Result<Option<History>> {
-    let Some(git) = Git::at(paths.root())? else { return Ok(None) };
-    let known = git.knows(commit)?;
-    let in_history = known && git.is_ancestor(commit, &git.head()?)?;
-    if git.is_shallow()? && (!in_history || git.is_cut_at(commit)?) {
-        return Ok(None);
-    }
+    let Some(Teller { git, known, in_history }) = teller(paths, commit)? else { return Ok(None) };
     let mut history = History {
         commit: commit.to_owned(),
         known,
         in_history,
+        rules: None,
         source: None,
         claims: None,
         plan: None,
@@ -47,6 +67,7 @@ pub fn of_run(
         standing: Standing::default(),
     };
     if known {
+        history.rules = Some(rules_of(&git, commit)?);
         history.source = Some(git.source_digest_of(commit)?);
         let experiment = &plan.experiment;
         let plan_file = git.file_at(commit, &format!("harness/experiments/{experiment}/plan.toml"))?;
@@ -65,6 +86,20 @@ pub fn of_run(
         history.registered = registered(paths, &git, commit, &claim_path, claims, &notebooks)?;
     }
     Ok(Some(history))
+}
+
+/// The version of the rules as of a commit: the highest that its tree or that of an ancestor names, so that setting the number
+/// back gains nobody older rules.
+///
+/// # Errors
+/// When git fails, or the file ever held something else than a version.
+pub fn rules_of(git: &Git, commit: &str) -> Result<u32> {
+    let mut highest = 1;
+    for (commit, text) in versions(git, commit, rules::FILE)? {
+        let Some(text) = text else { continue };
+        highest = highest.max(rules::parse(&text).with_context(|| format!("{} as of {commit}", rules::FILE))?);
+    }
+    Ok(highest)
 }
 
 /// Whether a plan file gives this very plan: its profile, whole, and some of its phases.

@@ -3,7 +3,6 @@
 //! `manifests/RUN.events.json` says in which commit. It is not believed: the commit must be one that the work tree grew from,
 //! and what it holds is hashed like every other file of the run. Nothing of it is written into the tree.
 
-use super::published::is_id;
 use anyhow::{Context, Result};
 use host::failure::fail;
 use host::files::beneath::{Beneath, Plain};
@@ -11,7 +10,7 @@ use host::files::{Odd, Scan, check_name};
 use host::git::{Git, is_commit_id};
 use host::paths::Paths;
 use pure::json::to_bytes;
-use pure::names::collisions;
+use pure::names::{collisions, is_id};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schema::events::EventsRecord;
 use schema::{Digest, ExitCode, check_format_of_json};

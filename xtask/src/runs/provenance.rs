@@ -5,15 +5,14 @@ use host::files;
 use host::git::Git;
 use host::paths::Paths;
 use host::wheels::Lock;
-use pure::gate::Evidence;
-use pure::provenance::{Wheel, made_from_wheels, provenance};
+use pure::provenance::{Origin, Wheel, made_from_wheels, provenance};
 use schema::Digest;
 
 /// The statement's bytes; absent when the lock whose wheels it must name is not at hand.
 ///
 /// # Errors
 /// When git fails, the lock does not parse, or the run has no build.
-pub fn statement(paths: &Paths, run: &Evidence) -> Result<Option<Vec<u8>>> {
+pub fn statement(paths: &Paths, run: Origin<'_>) -> Result<Option<Vec<u8>>> {
     if !made_from_wheels(run) {
         return provenance(run, &[]).map(Some);
     }
@@ -24,7 +23,7 @@ pub fn statement(paths: &Paths, run: &Evidence) -> Result<Option<Vec<u8>>> {
 }
 
 /// The lock with the digest that the run names: this tree's, or that of the measured commit.
-fn lock_text(paths: &Paths, run: &Evidence) -> Result<Option<String>> {
+fn lock_text(paths: &Paths, run: Origin<'_>) -> Result<Option<String>> {
     let named = |text: &String| Digest::of(text) == run.environment.toolkit_lock;
     if let Some(text) = files::read_text(&paths.toolkit_lock()).ok().filter(named) {
         return Ok(Some(text));
@@ -48,7 +47,7 @@ mod tests {
 
     fn statement(run: &Evidence) -> Value {
         let wheel = Wheel { name: "nvidia-cuda-nvcc".into(), version: "13.0.88".into(), sha256: Digest::of(b"w") };
-        serde_json::from_slice(&provenance(run, &[wheel]).unwrap()).unwrap()
+        serde_json::from_slice(&provenance(run.origin(), &[wheel]).unwrap()).unwrap()
     }
 
     fn names(statement: &Value) -> Vec<String> {
@@ -81,6 +80,6 @@ mod tests {
         run.environment.container = None;
         assert_eq!(names(&statement(&run)), ["source", "docker/toolkit.lock"]);
         run.build = None;
-        assert!(provenance(&run, &[]).is_err());
+        assert!(provenance(run.origin(), &[]).is_err());
     }
 }

@@ -7,6 +7,7 @@ use host::failure::fail;
 use host::files;
 use host::paths::Paths;
 use pure::gate::ADVICE;
+use pure::names::is_id;
 use pure::notebook::{Entry, Kind, Notebook, parse};
 use pure::prose::{self, Numbers};
 use pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
@@ -29,12 +30,6 @@ pub fn ids(paths: &Paths) -> Result<Vec<String>> {
     let names = files::entries(&paths.manifests())?;
     let runs = names.iter().filter_map(|name| run_of_manifest(name));
     Ok(runs.filter(|run| is_id(run)).map(str::to_owned).collect())
-}
-
-/// Whether a word can be a run's id, and therefore name a folder.
-#[must_use]
-pub fn is_id(word: &str) -> bool {
-    !word.contains('/') && files::check_name(word).is_ok()
 }
 
 /// Every published run.
@@ -160,7 +155,7 @@ fn elsewhere(notebook: &Notebook, runs: &[PublishedRun]) -> Vec<Elsewhere> {
 fn advice(verdict: &Verdict) -> Option<String> {
     let build = verdict.gates.iter().find(|gate| gate.name == "build")?;
     let said: Vec<String> = serde_json::from_value(build.evidence.get(ADVICE)?.clone()).ok()?;
-    Some(format!("compiler advice: {}", said.join("; ")))
+    (!said.is_empty()).then(|| format!("compiler advice: {}", said.join("; ")))
 }
 
 /// The notebook, when there is one.

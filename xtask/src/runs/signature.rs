@@ -16,8 +16,8 @@ use pure::text::quoted;
 use schema::ExitCode;
 use ssh_key::{Algorithm, HashAlg, PublicKey, SshSig};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
+use xshell::{Shell, cmd};
 
 /// What the signature is for, so that no other signature of the key counts.
 pub const NAMESPACE: &str = "assay";
@@ -46,10 +46,8 @@ impl SigningKey {
     /// The key that git signs with in this repository; absent unless it signs with ssh and names a key.
     #[must_use]
     pub fn of_git(root: &Path) -> Option<Self> {
-        let ask = |args: &[&str]| {
-            let output = Command::new("git").arg("-C").arg(root).args(["config", "--get"]).args(args).output().ok()?;
-            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        };
+        let sh = Shell::new().ok()?;
+        let ask = |args: &[&str]| cmd!(sh, "git -C {root} config --get {args...}").quiet().ignore_stderr().read().ok();
         ask(&["gpg.format"]).filter(|format| format == "ssh")?;
         // As a path, `~/` is the home folder; a literal key stays as it is.
         ask(&["--type=path", "user.signingkey"]).filter(|key| !key.is_empty()).map(|key| Self::named(&key))

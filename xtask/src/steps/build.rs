@@ -54,6 +54,20 @@ pub struct BuildContext<'a> {
     pub progress: &'a (dyn Fn(usize, usize, &str) + Sync),
 }
 
+impl<'a> BuildContext<'a> {
+    /// A build with as many compilers at once as there are processors; `environment` is the key of runtime and base.
+    pub fn new(
+        paths: &'a Paths,
+        environment: &Digest,
+        archs: Vec<String>,
+        offline: bool,
+        progress: &'a (dyn Fn(usize, usize, &str) + Sync),
+    ) -> Self {
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { paths, archs, environment_key: environment.to_string(), offline, jobs, progress }
+    }
+}
+
 /// A complete build on disk.
 #[derive(Clone, Debug)]
 pub struct Built {

@@ -3,6 +3,7 @@
 //! This process itself calls no NVML setter in either mode. A lock is the work of one root child, which restores when we go,
 //! however we go; what a killed child left is repaired before the next lock. Observing repairs nothing either.
 
+pub mod burn;
 pub mod hold;
 pub mod holder;
 

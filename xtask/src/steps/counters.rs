@@ -8,14 +8,14 @@ mod tests;
 
 use super::sanitize::{Program, nonce};
 use anyhow::{Context as _, Result, ensure};
-use host::container::{Runtime, Task};
+use host::container::{Runtime, Task, last};
 use host::failure::fail;
 use host::files::{read_plain, write_whole};
 use host::machine::personal::names;
 use host::paths::Paths;
 use host::process::Ended;
 use host::ui::Ui;
-use pure::counters::{Uncounted, faults, metrics, read, runs_alone};
+use pure::counters::{faults, metrics, read, runs_alone};
 use pure::json::to_bytes;
 use pure::personal::impersonal;
 use pure::progress::end_mark;
@@ -83,7 +83,7 @@ pub fn count(ctx: &Context<'_>, runtime: &dyn Runtime, program: &Program, progra
     fs_err::create_dir_all(&scratch)?;
     let version = ctx.profiler.map(|folder| version(runtime, folder, &scratch)).transpose()?.flatten();
     let inputs = Inputs {
-        method: 1,
+        method: 2,
         harness: program.harness_digest,
         plan: Digest::of_file(&program.plan)?,
         device: Digest::of(&program.device),
@@ -178,13 +178,7 @@ impl Session<'_> {
         let mut counted = Vec::new();
         for (index, name) in (1..).zip(&names) {
             self.ctx.ui.cell(index, u32::try_from(names.len())?, &format!("counters {name}"), 0);
-            let (program, uncounted) = self.one(name)?;
-            counted.push(program);
-            if uncounted == Some(Uncounted::NoPermission) {
-                let why = "the driver keeps performance counters to administrators: run as root, or load the nvidia module \
-                           with NVreg_RestrictProfilingToAdminUsers=0";
-                return Ok(unreadable(version, why, counted));
-            }
+            counted.push(self.one(name)?);
         }
         if counted.iter().all(|program| program.not_counted.is_some()) {
             let first = counted.iter().find(|program| runs_alone(&program.program));
@@ -194,15 +188,12 @@ impl Session<'_> {
         Ok(CounterReport { format: FORMAT, profiler: version, unreadable: None, programs: counted })
     }
 
-    /// One program's counters, and why there are none.
-    fn one(&self, name: &str) -> Result<(CountedProgram, Option<Uncounted>)> {
+    /// One program's counters, or why there are none.
+    fn one(&self, name: &str) -> Result<CountedProgram> {
         if !runs_alone(name) {
             let why = "its flag is set from beside the grid, and a profiler runs a kernel alone and several times";
             let why = Some(why.to_owned());
-            return Ok((
-                CountedProgram { program: name.to_owned(), not_counted: why, log: None, launches: vec![] },
-                None,
-            ));
+            return Ok(CountedProgram { program: name.to_owned(), not_counted: why, log: None, launches: vec![] });
         }
         let nonce = nonce()?;
         let file = format!("{name}.csv");
@@ -218,52 +209,36 @@ impl Session<'_> {
         write_whole(&log_path, text.as_bytes())?;
         let log = Some(CounterLog { file, sha256: Digest::of(&text) });
         let launches = self.judge(name, &ended, &nonce, &text);
-        let (launches, uncounted) = launches.map_or_else(|why| (vec![], Some(why)), |launches| (launches, None));
-        let not_counted = uncounted.as_ref().map(|why| match why {
-            Uncounted::NoPermission => "no permission".to_owned(),
-            Uncounted::Otherwise(why) => impersonal(why, &personal),
-        });
-        let said = not_counted.as_ref().map_or_else(
-            || format!("{} launches", launches.len()),
-            |why| format!("not counted: {}", quoted(why, MOST_CHARS)),
-        );
+        let said = match &launches {
+            Ok(launches) => format!("{} launches", launches.len()),
+            Err(why) => format!("not counted: {}", quoted(why, MOST_CHARS)),
+        };
         self.ctx.ui.line(&format!("counters {name}: {said}"));
-        Ok((CountedProgram { program: name.to_owned(), not_counted, log, launches }, uncounted))
+        let not_counted = launches.as_ref().err().map(|why| impersonal(why, &personal));
+        Ok(CountedProgram { program: name.to_owned(), not_counted, log, launches: launches.unwrap_or_default() })
     }
 
-    /// The log's launches, when the program also ended as it does without a profiler.
-    fn judge(&self, name: &str, ended: &Ended, nonce: &str, log: &str) -> Result<Vec<CountedLaunch>, Uncounted> {
-        let launches = read(log);
-        if launches == Err(Uncounted::NoPermission) {
-            return launches;
+    /// The log's launches, when the program also ended as it does without a profiler; else why they count for nothing.
+    fn judge(&self, name: &str, ended: &Ended, nonce: &str, log: &str) -> Result<Vec<CountedLaunch>, String> {
+        if ended.timed_out {
+            return Err("killed at its deadline".to_owned());
         }
-        let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let launches = read(log)?;
         match ended.code {
-            _ if ended.timed_out => Err(Uncounted::Otherwise("killed at its deadline".to_owned())),
-            Some(0) if name == BURN => launches,
-            Some(0) => match end_mark(&ended.stdout, nonce) {
-                Ok(end) if end.wrong == 0 => launches,
-                Ok(_) => Err(Uncounted::Otherwise("its outputs were wrong under the profiler".to_owned())),
-                Err(why) => Err(Uncounted::Otherwise(why)),
+            Some(0) if name == BURN => Ok(launches),
+            Some(0) => match end_mark(&ended.stdout, nonce)? {
+                end if end.wrong == 0 => Ok(launches),
+                _ => Err("its outputs were wrong under the profiler".to_owned()),
             },
-            code => {
-                let code = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
-                let said = launches.err().map_or_else(
-                    || quoted(last, MOST_CHARS),
-                    |why| match why {
-                        Uncounted::Otherwise(why) => why,
-                        Uncounted::NoPermission => unreachable!("answered above"),
-                    },
-                );
-                Err(Uncounted::Otherwise(format!("ended by {code}: {said}")))
-            }
+            Some(code) => Err(format!("ended by exit code {code}: {}", quoted(&last(&ended.stderr), MOST_CHARS))),
+            None => Err("ended by a signal".to_owned()),
         }
     }
 
     fn task(&self, name: &str, nonce: &str, log: &Path, home: &Path) -> Result<Task> {
         let program = self.program;
         // In the log's name the tool reads % as the start of a sequence.
-        let (log, metrics) = (path(log)?.replace('%', "%%"), metrics().into_keys().collect::<Vec<_>>().join(","));
+        let (log, metrics) = (path(log)?.replace('%', "%%"), metrics());
         let mut args = vec!["--clock-control", "none", "--target-processes", "application-only", "--csv"];
         args.extend(["--print-units", "base", "--metrics", &metrics, "--log-file", &log]);
         if name == BURN {

@@ -26,6 +26,12 @@ pub struct Beside<'a> {
     pub sanitized: &'a Sanitized,
     /// What hardware counters said; absent unless they were asked.
     pub counters: Option<&'a Counters>,
+    /// What the clocks, the GPU and the host said meanwhile.
+    pub watched: Watched,
+}
+
+/// What the clocks, the GPU and the host's clocks said while it ran.
+pub struct Watched {
     /// How clocks were held.
     pub clocks: ClockRecord,
     /// The GPU as NVML saw it; absent on the emulated device.
@@ -49,7 +55,7 @@ pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<
     if let Some(counters) = beside.counters {
         counters.copy_to(&dir.join("counters"))?;
     }
-    if let Some(telemetry) = &beside.telemetry {
+    if let Some(telemetry) = &beside.watched.telemetry {
         telemetry.write(&dir.join("telemetry.parquet"))?;
     }
     if paths.bundle_record().is_file() {
@@ -67,9 +73,9 @@ pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<
         toolkit_lock: beside.provisioned.toolkit.lock,
         sanitizer: beside.sanitized.verdicts.first().map(|verdict| verdict.tool_version.clone()),
         host: host()?,
-        nvml: beside.nvml,
-        clocks: impersonal_clocks(beside.clocks, &names),
-        time: Some(beside.time),
+        nvml: beside.watched.nvml,
+        clocks: impersonal_clocks(beside.watched.clocks, &names),
+        time: Some(beside.watched.time),
     };
     write_whole(&dir.join("environment.json"), &to_bytes(&environment)?)
 }

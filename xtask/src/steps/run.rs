@@ -73,7 +73,6 @@ pub fn run(
     program: &Program,
     telemetry: &mut dyn Telemetry,
 ) -> Result<Measured> {
-    ctx.ui.step("run");
     let nonce = nonce()?;
     let task = task(ctx, program, &nonce)?;
     let began = Instant::now();

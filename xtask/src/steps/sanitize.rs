@@ -79,7 +79,6 @@ pub fn sanitize(ctx: &Context, runtime: &dyn Runtime, program: &Program) -> Resu
     if program.is_emulated() {
         return Ok(Sanitized::not_applicable("emulated"));
     }
-    ctx.ui.step("sanitize");
     let scratch = ctx.paths.state().join("sanitize");
     fs_err::create_dir_all(&scratch)?;
     let tool = tool::identify(ctx.toolkit, runtime, &scratch)?;

@@ -14,9 +14,9 @@ use pure::names::collisions;
 use schema::bundle::{FileFacts, PackIndex};
 use schema::{Digest, ExitCode, FORMAT};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Boxes hand files back up to 16 MiB each, so a part stays below that.
 pub const PART_BYTES: usize = 15 << 20;
@@ -66,17 +66,13 @@ pub fn pack_in_parts_of(paths: &Paths, run: &str, dir: &Path, part_bytes: usize)
     let files = facts_below(&from)?;
     fs_err::create_dir_all(dir)?;
     remove_earlier(run, dir)?;
-    let mut tar = tar(&["--create", "--file=-", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
-        .arg("--directory")
-        .arg(paths.raw())
-        .arg(run)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| no_tar(&error))?;
-    let stream = tar.stdout.take().context("tar has no stdout")?;
+    let (stream, to_stream) = std::io::pipe()?;
+    let tar = tar(paths, run)
+        .stdout_file(to_stream)
+        .start()
+        .map_err(|error| fail(ExitCode::Environment, format!("failed to start tar: {error}"), "apt-get install tar"))?;
     let parts = write_parts(stream, run, dir, part_bytes);
-    let status = tar.wait().context("failed to wait for tar")?;
+    let status = tar.wait().context("failed to wait for tar")?.status;
     let parts = parts?;
     if !status.success() {
         let message = format!("tar could not pack {}: {status}", from.display());
@@ -292,12 +288,9 @@ fn not_what_was_packed(run: &str, wrong: &[&str]) -> anyhow::Error {
     fail(ExitCode::Integrity, message, HOLD)
 }
 
-fn tar(args: &[&str]) -> Command {
-    let mut command = Command::new("tar");
-    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").args(args).stderr(Stdio::inherit());
-    command
-}
-
-fn no_tar(error: &std::io::Error) -> anyhow::Error {
-    fail(ExitCode::Environment, format!("failed to start tar: {error}"), "apt-get install tar")
+/// The program that writes a run as a tar stream.
+fn tar(paths: &Paths, run: &str) -> duct::Expression {
+    let words = ["--create", "--file=-", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--directory"];
+    let args = words.map(OsString::from).into_iter().chain([paths.raw().into(), run.into()]);
+    duct::cmd("tar", args).full_env([("PATH", "/usr/local/bin:/usr/bin:/bin")]).stdin_null().unchecked()
 }

@@ -10,7 +10,7 @@ use host::files::write_whole;
 use host::git::Git;
 use host::paths::Paths;
 use pure::attempts::{Chain, Intent, MEASURED};
-use pure::gate::{Evidence, Facts};
+use pure::gate::{Evidence, Facts, rules};
 use pure::measured::sass_digest;
 use pure::notebook::{Fields, Kind, NewEntry, Status, append, parse};
 use pure::summary::CellData;
@@ -49,6 +49,8 @@ pub(crate) struct Trial {
     pub(crate) commit: Option<String>,
     pub(crate) bundle: Option<schema::bundle::BundleRecord>,
     pub(crate) registration: Registration,
+    /// The version of the rules in the measured commit; without one it has no such file.
+    pub(crate) rules: Option<u32>,
     /// More files of the repository, in the measured commit.
     pub(crate) files: BTreeMap<String, String>,
 }
@@ -93,6 +95,7 @@ impl Trial {
             commit: None,
             bundle: None,
             registration: Registration::Before,
+            rules: Some(rules::rules()),
             files: BTreeMap::new(),
             plan,
             build,
@@ -156,6 +159,9 @@ impl Trial {
             self.register(disk);
         }
         disk.put("harness/src/main.rs", "fn main() {}\n");
+        if let Some(version) = self.rules {
+            disk.put(rules::FILE, &format!("{version}\n"));
+        }
         sources::files().iter().for_each(|(name, text)| disk.put(name, text));
         self.files.iter().for_each(|(name, text)| disk.put(name, text));
         let measured = disk.commit();

@@ -343,7 +343,7 @@ mod tests {
         let info = r#"{"host":{"buildahVersion":"1.28.2","security":{"rootless":true}},"store":{},"version":{"Version":"4.3.1"}}"#;
         for stderr in ["", "Emulate Docker CLI using podman. Create /etc/containers/nodocker to quiet msg."] {
             let EngineState::Unknown(said) = judged(0, info, stderr) else { panic!("not unknown") };
-            assert_eq!(refusal(None, &said, "").kind, Kind::Podman);
+            assert_eq!(refusal(None, &said, "").kind, Kind::Elsewhere);
         }
     }
 

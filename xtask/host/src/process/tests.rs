@@ -149,17 +149,30 @@ fn a_silent_child_is_ended_when_the_caller_says_it_is_overdue() {
 #[test]
 fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     let began = Instant::now();
-    let mut running = Running::start(&sh("trap '' TERM; echo begun; while :; do sleep 0.1; done"), None).unwrap();
-    running.take(Duration::from_secs(5), &mut |_| {});
-    rustix::process::kill_process(running.pid, Signal::STOP).unwrap();
-    let patience = Patience { term: Duration::from_millis(50), kill: Duration::ZERO };
-    let error = running.finish("nvidia-smi", patience, &mut |_| {}).unwrap_err();
+    let mut silent = |_: &[u8]| {};
+    let stubborn = sh("trap '' TERM; echo begun; while :; do sleep 0.1; done");
+    let mut running = Running::start(&stubborn, None, &mut silent).unwrap();
+    running.name = "nvidia-smi".to_owned();
+    while running.stdout.text().is_empty() {
+        running.take(Duration::from_secs(5));
+    }
+    rustix::process::kill_process(running.group, Signal::STOP).unwrap();
+    let patience = [(Signal::TERM, Duration::from_millis(50)), (Signal::KILL, Duration::ZERO)];
+    let error = running.finish(patience).unwrap_err();
     assert_eq!(code_of(&error), ExitCode::Environment);
-    let pid = running.pid.as_raw_nonzero().to_string();
+    let pid = running.group.as_raw_nonzero().to_string();
     assert!(error.to_string().contains(&format!("nvidia-smi (process {pid}) was killed and has not ended")), "{error}");
     assert!(crate::failure::remedy_of(&error).unwrap().contains("reboot"));
     assert!(began.elapsed() < Duration::from_secs(5));
     // It was killed all the same.
-    running.child.wait().unwrap();
+    running.handle.wait().unwrap();
     assert!(is_gone(&pid));
+}
+
+#[test]
+fn a_process_that_left_the_group_with_the_pipes_delays_the_end_by_seconds_only() {
+    let began = Instant::now();
+    let child = Child { deadline: Duration::from_millis(200), ..sh("setsid sleep 15 & wait") };
+    assert!(run(&child).timed_out);
+    assert!(began.elapsed() < Duration::from_secs(10));
 }

@@ -41,9 +41,8 @@ fn a_captured_log_of_three_grids_is_read_launch_by_launch() {
         ]
     );
     let drain = &launches[0];
-    assert_eq!((drain.instructions, drain.local_loads, drain.local_stores), (118_824, 0, 0));
-    assert_eq!((drain.occupancy_possible_pct, drain.occupancy_achieved_pct), (31.25, 6.21));
-    assert_eq!((drain.stalls["long_scoreboard"], drain.stalls["selected"], drain.stalls.len()), (0.35, 1.0, 18));
+    assert_eq!((drain.local_loads, drain.local_stores, drain.fits["shared_mem"]), (0, 0, 7));
+    assert_eq!(metrics().split(',').filter(|name| DRAIN.contains(&format!("\"{name}\""))).count(), 29);
 }
 
 #[test]
@@ -98,7 +97,6 @@ fn a_kernel_that_touches_local_memory_is_named() {
     let report = report(&[("spilling", SPILLING)]);
     let spilling = kernel("spilling", 16, 1);
     let launch = &report.programs[0].launches[0];
-    assert_eq!((launch.local_load_bytes, launch.local_store_bytes), (54_067_200, 4_325_376));
     let same = kernel("spilling", u32::try_from(launch.registers).unwrap(), 1);
     assert_eq!(contradictions(&report, &[&same]), ["spilling used local memory: 52800 loads and 8448 stores of warps"]);
     assert_eq!(contradictions(&report, &[&spilling]).len(), 1 + usize::from(launch.registers != 16));
@@ -106,10 +104,7 @@ fn a_kernel_that_touches_local_memory_is_named() {
 
 #[test]
 fn captured_refusals_are_told_apart() {
-    let why = |log: &str| match read(log).unwrap_err() {
-        Uncounted::Otherwise(why) => why,
-        Uncounted::NoPermission => "permission".to_owned(),
-    };
+    let why = |log: &str| read(log).unwrap_err();
     assert_eq!(
         why(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/ncu/captured-2025.3.1-no-kernel.csv"))),
         "no kernel was profiled"
@@ -124,39 +119,35 @@ fn captured_refusals_are_told_apart() {
     assert!(home.starts_with("the profiler says: Unable to write to file"), "{home}");
     let unknown =
         why(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/ncu/captured-2025.3.1-no-such-metric.csv")));
-    assert_eq!(unknown, "nosuch.sum was not asked for");
+    assert!(unknown.contains("is missing for"), "{unknown}");
     // Synthetic: no box at hand keeps its counters to administrators.
     let kept =
         "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters";
-    assert_eq!(read(kept), Err(Uncounted::NoPermission));
+    assert!(why(kept).contains("NVreg_RestrictProfilingToAdminUsers=0"));
 }
 
 #[test]
 fn a_damaged_log_is_never_read_as_other_counts() {
     let absent = DRAIN.replace("\"register/thread\",\"91\"", "\"register/thread\",\"n/a\"");
-    let unit = DRAIN.replace("\"inst\",\"118,824\"", "\"Kinst\",\"118,824\"");
-    let decimal = DRAIN.replace("\"118,824\"", "\"118,82\"");
+    let unit = DRAIN.replace("\"register/thread\",\"91\"", "\"register\",\"91\"");
+    let decimal = DRAIN.replace("\"register/thread\",\"91\"", "\"register/thread\",\"9,1\"");
     let cut = &DRAIN[..DRAIN.rfind("preempt_check").unwrap()];
     let doubled: String = DRAIN.lines().flat_map(|line| [line, line]).collect::<Vec<_>>().join("\n");
     let raw = "\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"sm__cycles\"\n";
     for damaged in [&absent, &unit, &decimal, cut, &doubled, raw, ""] {
-        assert!(matches!(read(damaged), Err(Uncounted::Otherwise(_))), "{damaged}");
+        assert!(read(damaged).is_err(), "{damaged}");
     }
     let without: String =
         DRAIN.lines().filter(|line| !line.contains("local_ld")).map(|line| format!("{line}\n")).collect();
-    assert_eq!(
-        read(&without),
-        Err(Uncounted::Otherwise("smsp__inst_executed_op_local_ld.sum is missing for preempt_drain".to_owned()))
-    );
+    assert_eq!(read(&without), Err("smsp__inst_executed_op_local_ld.sum is missing for preempt_drain".to_owned()));
 }
 
 #[test]
 fn numbers_are_read_with_commas_between_thousands_only() {
-    for (text, value) in [("0", "0"), ("91", "91"), ("1,234", "1234"), ("975,287,280", "975287280"), ("31.25", "31.25")]
-    {
-        assert_eq!(number(text).as_deref(), Some(value));
+    for (text, value) in [("0", 0), ("91", 91), ("1,234", 1234), ("975,287,280", 975_287_280)] {
+        assert_eq!(number(text), Some(value));
     }
-    for text in ["", ",", "1,23", "1,2345", "1234,567", ",123", "1.", ".5", "-1", "1e3", "n/a", "1,234.", "1.2,3", "١"]
+    for text in ["", ",", "1,23", "1,2345", "1234,567", ",123", "1.5", "-1", "+1", "1e3", "n/a", "1,234.", "1.2,3", "١"]
     {
         assert_eq!(number(text), None, "{text}");
     }
@@ -200,10 +191,7 @@ fn a_log_has_so_many_lines_and_no_more() {
     let of = |lines: usize| {
         let rows: String =
             (0..lines).map(|n| format!("{}\n", line.replacen("\"0\"", &format!("\"{n}\""), 1))).collect();
-        match read(&format!("{head}{rows}")).unwrap_err() {
-            Uncounted::Otherwise(why) => why,
-            Uncounted::NoPermission => unreachable!("no such line"),
-        }
+        read(&format!("{head}{rows}")).unwrap_err()
     };
     // The last one allowed is read as a launch that lacks its other counters.
     assert!(of(MOST_LINES).contains(" is missing for preempt_drain"));
@@ -230,8 +218,7 @@ fn one_load_or_store_of_local_memory_is_one_too_many() {
 #[test]
 fn what_is_no_number_is_quoted_and_nothing_fits_where_nothing_is_known() {
     let absent = DRAIN.replacen("\"register/thread\",\"91\"", "\"register/thread\",\"n/a\"", 1);
-    let why = Uncounted::Otherwise("launch__registers_per_thread is no number: \"n/a\"".to_owned());
-    assert_eq!(read(&absent), Err(why));
+    assert_eq!(read(&absent), Err("launch__registers_per_thread is no number: \"n/a\"".to_owned()));
     let mut launch = read(DRAIN).unwrap().remove(0);
     launch.fits.clear();
     assert_eq!(blocks_per_sm(&launch), 0);

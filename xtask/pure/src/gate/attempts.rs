@@ -30,16 +30,10 @@ fn judge_chain(rule: &mut Rule, evidence: &Evidence, listed: &[Attempt]) {
         Err(error) => rule.refuse(format!("the chain of attempts does not hold: {error:#}"), AGAIN),
         Ok(chain) => {
             rule.count("chain_links", chain.links.len());
-            let same = listed_in(&chain, evidence.plan_digest) == *listed;
+            let same = chain.of_plan(&evidence.plan_digest) == *listed;
             rule.require(same, "the manifest does not list every attempt with this plan, as the chain has them", AGAIN);
         }
     }
-}
-
-/// Every attempt with this plan, oldest first, each with its latest outcome.
-#[must_use]
-pub(crate) fn listed_in(chain: &Chain, plan: Digest) -> Vec<Attempt> {
-    chain.latest().into_values().filter(|attempt| attempt.plan == plan).cloned().collect()
 }
 
 fn judge_own(rule: &mut Rule, evidence: &Evidence, own: &Attempt) {

@@ -30,11 +30,8 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.require(!build.nvcc.is_empty(), "the compiler's version is not recorded", REBUILD);
     let allowed = !build.flags.iter().any(|flag| flag.trim_start_matches('-') == "allow-unsupported-compiler");
     rule.require(allowed, "kernels were compiled with a host compiler that nvcc does not support", REBUILD);
-    // Advice refuses nothing; it stands next to the numbers. Without any, the evidence is what it always was.
-    let advice = advice(build, arch);
-    if !advice.is_empty() {
-        rule.count(ADVICE, advice);
-    }
+    // Advice refuses nothing; it stands next to the numbers.
+    rule.count(ADVICE, advice(build, arch));
     rule.refuse_all(kernels.iter().flat_map(|kernel| overspent(kernel)).collect(), "lower the kernel's register use");
     judge_measured(&mut rule, evidence, build);
     rule.refuse_all(unlaunched(evidence), "measure again: cargo xtask run --fresh");

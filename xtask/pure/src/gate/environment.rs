@@ -31,10 +31,8 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     }
     let whole = !is_wsl(&environment.host.kernel);
     rule.require(whole, "the host is Windows' Linux (WSL)", "measure on Linux itself");
-    if watched(environment) {
-        judge_time(&mut rule, environment);
-        rule.refuse_all(unwatched(evidence), WATCHED);
-    }
+    judge_time(&mut rule, environment);
+    rule.refuse_all(unwatched(evidence), WATCHED);
     judge_device(&mut rule, evidence);
     judge_container(&mut rule, environment);
     judge_toolkit(&mut rule, evidence, facts);
@@ -43,16 +41,6 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         None => rule.refuse("NVML was not at hand, so the GPU's health is unknown", "make libnvidia-ml.so.1 reachable"),
     }
     rule.done()
-}
-
-/// Whether the run was recorded since its surroundings are watched: then everything of it must be there.
-///
-/// A record from before has none of it. It is judged as it was then, so that its sealed verdict stays what judging again gives.
-pub(super) fn watched(environment: &Environment) -> bool {
-    let nvml = environment.nvml.as_ref();
-    environment.time.is_some()
-        || environment.device.pci.is_some()
-        || nvml.is_some_and(|nvml| nvml.watch.is_some() || nvml.device.is_some() || nvml.pci.is_some())
 }
 
 /// The host neither slept nor lost count of time. A step of the wall clock is a label: no number rests on that clock.
@@ -216,15 +204,13 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
     let counted = nvml.ecc != Some(true) || nvml.ecc_uncorrected.is_some();
     rule.require(counted, "ECC is on and its errors could not be counted", HEALTHY);
     rule.require(nvml.remap_problem != Some(true), "a row remap is pending or has failed", HEALTHY);
-    if watched(environment) {
-        judge_identity(rule, environment, nvml);
-        match &nvml.watch {
-            Some(watch) => {
-                rule.count("watch", watch);
-                rule.refuse_all(against(watch), WATCHED);
-            }
-            None => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
+    judge_identity(rule, environment, nvml);
+    match &nvml.watch {
+        Some(watch) => {
+            rule.count("watch", watch);
+            rule.refuse_all(against(watch), WATCHED);
         }
+        None => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
     }
     let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
     rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");

@@ -4,6 +4,7 @@
 
 use crate::derive::Derived;
 use crate::notebook::standing::Standing;
+use crate::provenance::Origin;
 use crate::sample;
 use crate::summary::CellData;
 use schema::Digest;
@@ -66,6 +67,12 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// What the run was built from.
+    #[must_use]
+    pub fn origin(&self) -> Origin<'_> {
+        Origin { manifest: &self.manifest, environment: &self.environment, build: self.build.as_ref() }
+    }
+
     /// The events whose block rows are published in full: chosen by the manifest's digest among all that have any.
     ///
     /// # Errors
@@ -174,8 +181,9 @@ pub struct History {
     pub known: bool,
     /// Whether it is the commit checked out or one of its ancestors.
     pub in_history: bool,
-    /// Digest over the source as of that commit; absent in judgements from before it was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Version of the rules as of that commit; absent when the repository does not hold it, like all that follows.
+    pub rules: Option<u32>,
+    /// Digest over the source as of that commit.
     pub source: Option<Digest>,
     /// Digest of the claim file as of that commit.
     pub claims: Option<Digest>,
@@ -190,7 +198,6 @@ pub struct History {
     /// Each claim's registration, by claim id.
     pub registered: BTreeMap<String, Registered>,
     /// What the notebook of that commit says of closed work, decisions and missing provenance that the run names.
-    #[serde(default, skip_serializing_if = "Standing::is_empty")]
     pub standing: Standing,
 }
 

@@ -16,6 +16,7 @@ mod numerics;
 mod recompute;
 mod registration;
 mod rule;
+pub mod rules;
 mod samples;
 mod sanitizer;
 mod source;
@@ -28,6 +29,7 @@ pub use checks::timer_slack_ns;
 pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
 pub use rule::IN_REPOSITORY;
+pub use rules::rules;
 pub use verdict::verdict;
 
 use schema::verdict::GateResult;

@@ -37,11 +37,10 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     judge_findings(&mut rule, evidence);
     let uncovered: Vec<String> =
         Tool::ALL.iter().flat_map(|tool| shapes.iter().filter_map(|s| uncovered(evidence, &sass, *tool, *s))).collect();
-    // Verdicts of format 1 kept no output of the harness, and runs made with them are judged as they were.
-    let kept = evidence.sanitizer.iter().filter(|s| s.verdict.printed.is_some()).count();
-    if kept > 0 {
-        rule.count("outputs_kept", kept);
-    }
+    let (kept, lost): (Vec<_>, Vec<_>) = evidence.sanitizer.iter().partition(|s| s.verdict.printed.is_some());
+    rule.count("outputs_kept", kept.len());
+    let lost = lost.iter().map(|s| format!("{}: what the harness printed was not kept", s.name));
+    rule.refuse_all(lost.collect(), SANITIZE);
     rule.count("covered", shapes.len() * Tool::ALL.len() - uncovered.len());
     rule.refuse_all(uncovered, SANITIZE);
     rule.done()

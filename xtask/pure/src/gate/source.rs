@@ -2,6 +2,7 @@
 
 use super::evidence::{Evidence, Facts, History};
 use super::rule::{IN_REPOSITORY, Rule};
+use super::rules::rules;
 use schema::manifest::{Predicate, Source};
 use schema::verdict::GateResult;
 
@@ -64,7 +65,11 @@ fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
     let known = history.known && history.commit == *commit;
     rule.count("commit_known", known);
     rule.require(known, format!("{from}: this repository holds no commit {commit}"), remedy);
-    let as_committed = history.source.is_none_or(|committed| !known || committed == source.digest);
+    let ours =
+        format!("this tree judges by rules {}, and commit {commit} has rules {}", rules(), history.rules.unwrap_or(1));
+    const THEIRS: &str = "measure again, or judge and publish in a checkout that has the rules of the measured commit";
+    rule.require(!known || history.rules == Some(rules()), ours, THEIRS);
+    let as_committed = !known || history.source == Some(source.digest);
     let differs = format!("the source that was built is not what commit {commit} holds, though git called it clean");
     const HIDDEN: &str =
         "git ls-files -v | grep '^[a-zS]' names what git was told not to look at: commit it and measure again";

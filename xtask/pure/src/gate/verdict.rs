@@ -1,6 +1,6 @@
 //! The whole judgement: gates, then claims, bound to one manifest.
 
-use super::{Evidence, Facts, all_passed, judge, measurement_counts};
+use super::{Evidence, Facts, all_passed, judge, measurement_counts, rules};
 use crate::claims;
 use schema::claim::Outcome;
 use schema::verdict::{ClaimResult, GateResult, Verdict};
@@ -13,7 +13,7 @@ use schema::{Digest, FORMAT};
 pub fn verdict(evidence: &Evidence, facts: &Facts, manifest: Digest) -> anyhow::Result<Verdict> {
     let gates = judge(evidence, facts);
     let claims = claim_results(evidence, &gates)?;
-    Ok(Verdict { format: FORMAT, manifest, passed: all_passed(&gates), gates, claims })
+    Ok(Verdict { format: FORMAT, rules: rules(), manifest, passed: all_passed(&gates), gates, claims })
 }
 
 /// Outcomes rest on what the cells give, never on a stored summary; a measurement that does not count decides nothing.

@@ -1,10 +1,11 @@
-//! What an entry's `toml` block holds, which fields each kind must and may have, and which numbers they are.
+//! What an entry's `toml` block holds. Which of these fields a kind must and may have is said by the table of kinds.
 
-use super::numbers::{Cited, Measured, Projected};
+use super::numbers::{Cited, Measured};
 use crate::decimal::Decimal;
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use toml::{Table, Value};
 
 /// The fields of an entry, as its `toml` block holds them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,13 +16,10 @@ pub struct Fields {
     /// What has become of its subject.
     pub status: Status,
     /// The run it speaks of.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The metric of that run it speaks of, as `METRIC@PHASE/CELL`; all of the run unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
     /// The earlier entry it speaks of.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// Ids of the claims it speaks of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -33,30 +31,24 @@ pub struct Fields {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<String>,
     /// The name of the provenance that is missing; what names it as a need is blocked.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
     /// The name of closed work: an experiment, `EXPERIMENT/PHASE`, or a name that a plan gives its work.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// What was seen of closed work, and where it is kept or told.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     /// Why it was closed, withdrawn or carried over.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What of closed work is kept, and what must not be claimed of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preservation: Option<String>,
     /// What would reopen closed work.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reopens_when: Option<String>,
     /// Everything that rested on what is withdrawn, when it was withdrawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rests: Vec<String>,
-    /// A withdrawn number that is none of ours.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A withdrawn number that another reports.
     pub cited: Option<Cited>,
-    /// Named values, decimal strings. What they are follows from the kind: see [`Fields::projected`], [`Fields::measured`].
+    /// Named values, decimal strings: projected in a prediction, measured in any other kind. [`Fields::measured`] is the only
+    /// way to them, so that no code can print a projection as a result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) values: BTreeMap<String, String>,
 }
@@ -103,126 +95,52 @@ pub enum Status {
     Retracted,
 }
 
-impl Kind {
-    /// The letter that ids of this kind begin with.
-    pub(super) fn letter(self) -> char {
-        match self {
-            Self::Prediction => 'P',
-            Self::Outcome => 'O',
-            Self::Fault => 'F',
-            Self::Retraction => 'R',
-            Self::Amendment => 'A',
-            Self::Decision => 'D',
-            Self::Closed => 'C',
-            Self::Missing => 'M',
-            Self::CarryOver => 'K',
-        }
-    }
-
-    /// The kind with its article, for messages.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Prediction => "a prediction",
-            Self::Outcome => "an outcome",
-            Self::Fault => "a fault",
-            Self::Retraction => "a retraction",
-            Self::Amendment => "an amendment",
-            Self::Decision => "a decision",
-            Self::Closed => "closed work",
-            Self::Missing => "missing provenance",
-            Self::CarryOver => "a carry-over",
-        }
-    }
-
-    /// The fields it must have, and those it may have.
-    fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self {
-            Self::Prediction => (&[], &["about", "claims", "informed", "values"]),
-            Self::Outcome => (&["run"], &["about", "claims", "values"]),
-            Self::Fault => (&[], &["run", "about", "claims"]),
-            Self::Retraction => (&["reason"], &["run", "metric", "about", "claims", "rests", "cited", "values"]),
-            Self::Amendment => (&["about"], &["run", "claims"]),
-            Self::Decision => (&["phases"], &["run", "about"]),
-            Self::Closed => (&["topic", "evidence", "reason", "preservation", "reopens_when"], &["run", "about"]),
-            Self::Missing => (&["item"], &["run", "about", "claims"]),
-            Self::CarryOver => (&["run", "reason"], &["about", "claims"]),
-        }
-    }
-}
-
 impl Fields {
     /// Fields with nothing but kind and status.
-    #[must_use]
-    pub fn new(kind: Kind, status: Status) -> Self {
-        Self {
-            kind,
-            status,
-            run: None,
-            metric: None,
-            about: None,
-            claims: Vec::new(),
-            informed: false,
-            phases: Vec::new(),
-            item: None,
-            topic: None,
-            evidence: None,
-            reason: None,
-            preservation: None,
-            reopens_when: None,
-            rests: Vec::new(),
-            cited: None,
-            values: BTreeMap::new(),
-        }
-    }
-
-    /// Fields of a prediction with these projections.
-    #[must_use]
-    pub fn projecting(values: &BTreeMap<String, Projected>) -> Self {
-        let values = values.iter().map(|(name, value)| (name.clone(), value.text().to_owned())).collect();
-        Self { values, ..Self::new(Kind::Prediction, Status::Proposed) }
-    }
-
-    /// Fields of an entry of a run with these measurements.
     ///
     /// # Panics
-    /// When the kind is a prediction, which has projections.
+    /// Never: all other fields may be absent.
     #[must_use]
-    pub fn measuring(kind: Kind, status: Status, run: &str, values: &BTreeMap<String, Measured>) -> Self {
-        assert!(kind != Kind::Prediction, "a prediction measures nothing");
-        let values = values.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
-        Self { run: Some(run.to_owned()), values, ..Self::new(kind, status) }
+    pub fn new(kind: Kind, status: Status) -> Self {
+        Self::of(kind, status, Table::new()).expect("all other fields may be absent")
     }
 
-    /// The projections of a prediction; none of any other kind.
-    #[must_use]
-    pub fn projected(&self) -> BTreeMap<&str, Projected> {
-        self.values_if(self.kind == Kind::Prediction, Projected::read)
+    /// Fields of a kind from their TOML.
+    pub(super) fn of(kind: Kind, status: Status, mut fields: Table) -> anyhow::Result<Self> {
+        fields.insert("kind".to_owned(), Value::try_from(kind)?);
+        fields.insert("status".to_owned(), Value::try_from(status)?);
+        Ok(fields.try_into()?)
     }
 
-    /// The measurements of an entry that is no prediction.
+    /// Adds what a run gave, by name.
+    ///
+    /// # Panics
+    /// When this is a prediction, which has projections only.
+    pub fn measure(&mut self, values: impl IntoIterator<Item = (String, Measured)>) {
+        assert!(self.kind != Kind::Prediction, "a prediction measures nothing");
+        self.values.extend(values.into_iter().map(|(name, value)| (name, value.to_string())));
+    }
+
+    /// The measurements of an entry; a prediction has none.
     #[must_use]
     pub fn measured(&self) -> BTreeMap<&str, Measured> {
-        self.values_if(self.kind != Kind::Prediction, Measured::read)
-    }
-
-    fn values_if<T>(&self, wanted: bool, make: impl Fn(&str) -> T) -> BTreeMap<&str, T> {
-        let values = self.values.iter().filter(|_| wanted);
-        values.map(|(name, value)| (name.as_str(), make(value))).collect()
+        let values = self.values.iter().filter(|_| self.kind != Kind::Prediction);
+        values.map(|(name, value)| (name.as_str(), Measured::read(value))).collect()
     }
 
     /// Refuses fields that their kind does not allow or that lack what it needs.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let kind = self.kind;
-        let (must, may) = kind.fields();
-        let present = self.present();
-        if let Some((name, _)) = present.iter().find(|(_, blank)| *blank) {
-            bail!("its {name} is blank");
+        let (kind, row) = (self.kind, self.kind.row());
+        let is_blank = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
+        let mut present = Table::try_from(self)?;
+        present.retain(|name, _| !["kind", "status"].contains(&name));
+        for (name, value) in &present {
+            ensure!(row.may(name), "{} has no {name}", row.word);
+            let blank = is_blank(value) || value.as_array().is_some_and(|list| list.iter().any(is_blank));
+            ensure!(!blank, "its {name} is blank");
         }
-        if let Some(name) = must.iter().find(|name| !present.iter().any(|(there, _)| there == *name)) {
-            bail!("{} names its {name}", kind.word());
-        }
-        if let Some((name, _)) = present.iter().find(|(name, _)| !must.contains(name) && !may.contains(name)) {
-            bail!("{} has no {name}", kind.word());
+        if let Some(name) = row.must().find(|name| !present.contains_key(*name)) {
+            bail!("{} names its {name}", row.word);
         }
         for (name, value) in &self.values {
             value.parse::<Decimal>().with_context(|| format!("value {name}"))?;
@@ -234,37 +152,13 @@ impl Fields {
             cited.check()?;
         }
         let targets = [self.about.is_some(), self.run.is_some(), self.cited.is_some()];
-        let targets = targets.into_iter().filter(|named| *named).count();
         ensure!(
-            kind != Kind::Retraction || targets == 1,
+            kind != Kind::Retraction || targets.into_iter().filter(|named| *named).count() == 1,
             "a retraction names one thing that it withdraws: an entry, a run or a cited number"
         );
         let decides = matches!(self.status, Status::Authorized | Status::Rejected);
         ensure!(kind != Kind::Decision || decides, "a decision is authorized or rejected");
         ensure!(kind != Kind::Retraction || self.status == Status::Retracted, "a retraction's status is retracted");
         Ok(())
-    }
-
-    /// The fields that are there beside kind and status, and whether one is blank.
-    fn present(&self) -> Vec<(&'static str, bool)> {
-        let words = [
-            ("run", &self.run),
-            ("metric", &self.metric),
-            ("about", &self.about),
-            ("item", &self.item),
-            ("topic", &self.topic),
-            ("evidence", &self.evidence),
-            ("reason", &self.reason),
-            ("preservation", &self.preservation),
-            ("reopens_when", &self.reopens_when),
-        ];
-        let lists = [("claims", &self.claims), ("phases", &self.phases), ("rests", &self.rests)];
-        let words = words.into_iter().filter_map(|(name, word)| Some((name, word.as_ref()?.trim().is_empty())));
-        let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-        let lists = lists.map(|(name, list)| (name, list.iter().any(|word| word.trim().is_empty())));
-        let others =
-            [("informed", self.informed), ("cited", self.cited.is_some()), ("values", !self.values.is_empty())];
-        let others = others.into_iter().filter(|(_, there)| *there).map(|(name, _)| (name, false));
-        words.chain(lists).chain(others).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The numbers of an entry. What somebody expects, what a run gave and what another reports are three types, and only the
-//! second prints as a result.
+//! The numbers of an entry that print: what a run gave, and what another reports. A projected number has no type of its own,
+//! since nothing prints it.
 
 use crate::decimal::Decimal;
 use anyhow::{Context, ensure};
@@ -7,22 +7,6 @@ use schema::metrics::Metric;
 use schema::verdict::ClaimResult;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// A number somebody expects. It has no `Display`: it is printed only through [`Projected::as_projection`], which says so.
-///
-/// ```compile_fail,E0277
-/// let expected = pure::notebook::Projected::new("9").unwrap();
-/// println!("{expected}");
-/// ```
-///
-/// Nor is it taken where a measurement is wanted:
-///
-/// ```compile_fail,E0308
-/// let expected = pure::notebook::Projected::new("9").unwrap();
-/// let measured: pure::notebook::Measured = expected;
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Projected(String);
 
 /// A number a run gave. It is made from a run's own records, never from what somebody types.
 ///
@@ -42,33 +26,6 @@ pub struct Cited {
     pub unit: String,
     /// Where it is reported.
     pub source: String,
-}
-
-impl Projected {
-    /// An expected number, as a person gives it.
-    ///
-    /// # Errors
-    /// When it is no decimal.
-    pub fn new(text: &str) -> anyhow::Result<Self> {
-        text.parse::<Decimal>()?;
-        Ok(Self(text.to_owned()))
-    }
-
-    /// The number with what it is, e.g. `9 (projected)`.
-    #[must_use]
-    pub fn as_projection(&self) -> String {
-        format!("{} (projected)", self.0)
-    }
-
-    /// For an entry's `values`; the kind says what they are.
-    pub(super) fn text(&self) -> &str {
-        &self.0
-    }
-
-    /// From the `values` of a prediction.
-    pub(super) fn read(text: &str) -> Self {
-        Self(text.to_owned())
-    }
 }
 
 impl Measured {
@@ -108,6 +65,11 @@ impl Cited {
     /// The number with its unit, e.g. `16.631 ms`.
     #[must_use]
     pub fn quantity(&self) -> String {
-        if self.unit == "1" { self.value.clone() } else { format!("{} {}", self.value, self.unit) }
+        with_unit(&self.value, &self.unit)
     }
+}
+
+/// A number as it is read: the unit `1` is not shown.
+pub(super) fn with_unit(value: &str, unit: &str) -> String {
+    if unit == "1" { value.to_owned() } else { format!("{value} {unit}") }
 }

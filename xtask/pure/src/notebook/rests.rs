@@ -1,7 +1,7 @@
 //! What rests on a run, a metric or an entry: what a retraction must list. Only links that are written down are found: claim
 //! terms, ratios, `about`, and runs and entries named in prose.
 
-use super::{Notebook, Retracted};
+use super::{Cited, Fields, Notebook};
 use crate::claims::resolve;
 use schema::claim::{Claim, ClaimFile, MetricRef};
 use schema::metrics::Metric;
@@ -47,28 +47,23 @@ pub fn metric_parts(text: &str) -> Option<(&str, &str, &str)> {
     (!metric.is_empty() && !phase.is_empty() && !cell.is_empty()).then_some((metric, phase, cell))
 }
 
-/// Everything that rests on `what`.
+/// Everything that rests on what a retraction with these fields withdraws.
 #[must_use]
-pub fn on(what: &Retracted, notebook: &Notebook, run: Option<&RunRecords>, tree: &Registered) -> Resting {
+pub fn on(what: &Fields, notebook: &Notebook, run: Option<&RunRecords>, tree: &Registered) -> Resting {
     let (mut claims, mut lines) = (BTreeSet::new(), Vec::new());
-    let names = match what {
-        Retracted::Run(id) | Retracted::Metric { run: id, .. } => {
-            let metric = if let Retracted::Metric { metric, .. } = what { Some(metric.as_str()) } else { None };
-            claims.extend(run.into_iter().flat_map(|run| claims_on(run, metric)));
-            if metric.is_none() {
-                let told = notebook.entries.iter().filter(|entry| entry.fields.run.as_ref() == Some(id));
-                claims.extend(told.flat_map(|entry| entry.fields.claims.clone()));
-            }
-            lines.extend(run.into_iter().flat_map(|run| ratios_on(run, metric)));
-            vec![id.clone()]
-        }
-        Retracted::Entry(id) => {
-            claims.extend(tree.claims.iter().filter(|claim| claim.prediction == *id).map(|claim| claim.id.clone()));
-            lines.extend(phases_on(id, tree));
-            vec![id.clone()]
-        }
-        Retracted::Cited(cited) => vec![cited.quantity()],
-    };
+    let metric = what.metric.as_deref();
+    if let Some(id) = &what.run {
+        claims.extend(run.into_iter().flat_map(|run| claims_on(run, metric)));
+        let told = notebook.entries.iter().filter(|entry| metric.is_none() && entry.fields.run.as_ref() == Some(id));
+        claims.extend(told.flat_map(|entry| entry.fields.claims.clone()));
+        lines.extend(run.into_iter().flat_map(|run| ratios_on(run, metric)));
+    }
+    if let Some(id) = &what.about {
+        claims.extend(tree.claims.iter().filter(|claim| claim.prediction == *id).map(|claim| claim.id.clone()));
+        lines.extend(phases_on(id, tree));
+    }
+    let cited = what.cited.as_ref().map(Cited::quantity);
+    let names: Vec<String> = [what.run.clone(), what.about.clone(), cited].into_iter().flatten().collect();
     let entries = entries_naming(notebook, names.clone());
     lines.extend(entries.iter().map(|id| format!("entry {id}")));
     let named = |text: &str| names.iter().any(|name| names_it(text, name));
@@ -139,7 +134,7 @@ fn names_it(text: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::{Cited, Draft, Measured, amendment, append, fault, outcome, parse, prediction};
+    use crate::notebook::{Kind, NewEntry, Status, append, parse};
     use crate::summary::summarize;
     use crate::trial::synthetic::{SLOTS, cells, plan};
     use schema::plan::{Phase, ProfileName, Terms};
@@ -148,17 +143,33 @@ mod tests {
     const RUN: &str = "20260101T000000Z-h200-00000000";
 
     fn notebook() -> Notebook {
-        let draft = |prose: &str| Draft { date: "2026-01-01".into(), title: "t".into(), prose: prose.into() };
         let mut text = "# Notebook\n".to_owned();
-        let mut add = |make: &dyn Fn(&Notebook) -> crate::notebook::NewEntry| {
-            text = append(&text, make(&parse(&text).unwrap())).unwrap();
+        let mut add = |kind: Kind, prose: &str, change: &dyn Fn(&mut Fields)| {
+            let mut fields = Fields::new(kind, Status::ResearchRetained);
+            change(&mut fields);
+            let (date, title, id) = ("2026-01-01".into(), "t".into(), parse(&text).unwrap().next_id(kind));
+            text = append(&text, NewEntry { date, id, title, prose: prose.into(), fields }).unwrap();
         };
-        add(&|book| prediction(book, draft("It was 16.631 ms, not 116.631 ms."), vec![], &BTreeMap::new(), false));
-        add(&|book| outcome(book, draft("p"), RUN, &[], BTreeMap::new()));
-        add(&|book| amendment(book, draft("p"), "O-001".into(), vec![]));
-        add(&|book| fault(book, draft("Found when reading A-001."), None, None, vec![]));
-        add(&|book| prediction(book, draft("O-0011 and RO-001 are others."), vec![], &BTreeMap::new(), true));
+        add(Kind::Prediction, "It was 16.631 ms, not 116.631 ms.", &|_| ());
+        add(Kind::Outcome, "p", &|fields| fields.run = Some(RUN.into()));
+        add(Kind::Amendment, "p", &|fields| fields.about = Some("O-001".into()));
+        add(Kind::Fault, "Found when reading A-001.", &|_| ());
+        add(Kind::Prediction, "O-0011 and RO-001 are others.", &|_| ());
         parse(&text).unwrap()
+    }
+
+    fn withdrawing(change: impl Fn(&mut Fields)) -> Fields {
+        let mut fields = Fields::new(Kind::Retraction, Status::Retracted);
+        change(&mut fields);
+        fields
+    }
+
+    fn run() -> Fields {
+        withdrawing(|fields| fields.run = Some(RUN.into()))
+    }
+
+    fn entry(id: &str) -> Fields {
+        withdrawing(|fields| fields.about = Some(id.into()))
     }
 
     fn records() -> RunRecords {
@@ -167,14 +178,12 @@ mod tests {
         RunRecords { claims: crate::trial::claims("1000"), slots: SLOTS.clone(), metrics }
     }
 
-    fn lines(what: &Retracted, tree: &Registered) -> Vec<String> {
+    fn lines(what: &Fields, tree: &Registered) -> Vec<String> {
         on(what, &notebook(), Some(&records()), tree).lines
     }
 
     fn of_metric(metric: &str) -> Vec<String> {
-        let value = Measured::of_metric(&records().metrics[0]);
-        let what = Retracted::Metric { run: RUN.into(), metric: metric.into(), value, unit: "us".into() };
-        lines(&what, &Registered::default())
+        lines(&Fields { metric: Some(metric.into()), ..run() }, &Registered::default())
     }
 
     #[test]
@@ -185,10 +194,10 @@ mod tests {
         ];
         let tree = Registered { texts, ..Registered::default() };
         let entries = ["entry O-001", "entry A-001", "entry F-001", "file FINDINGS.md"];
-        let found = lines(&Retracted::Run(RUN.into()), &tree);
+        let found = lines(&run(), &tree);
         assert_eq!(found, [&["claim T-1", "ratio@yield/k=64,blocks=8,poll=1,set=host"][..], &entries].concat());
         // Of a run that is not at hand, what the notebook says is all there is.
-        assert_eq!(on(&Retracted::Run(RUN.into()), &notebook(), None, &tree).lines, entries);
+        assert_eq!(on(&run(), &notebook(), None, &tree).lines, entries);
     }
 
     #[test]
@@ -217,11 +226,14 @@ mod tests {
         let plan = Plan { terms: BTreeMap::from([(Phase::Yield, terms)]), ..plan(ProfileName::Full, 400) };
         let claims = records().claims.claim;
         let tree = Registered { claims, plans: vec![plan], texts: Vec::new() };
-        assert_eq!(lines(&Retracted::Entry("P-001".into()), &tree), ["claim T-1"]);
-        assert_eq!(lines(&Retracted::Entry("D-001".into()), &tree), ["phase preempt/yield"]);
-        assert_eq!(lines(&Retracted::Entry("O-001".into()), &tree), ["entry A-001", "entry F-001"]);
-        let cited = |value: &str| Cited { value: value.into(), unit: "ms".into(), source: "s".into() };
-        assert_eq!(lines(&Retracted::Cited(cited("16.631")), &tree), ["entry P-001"]);
-        assert!(lines(&Retracted::Cited(cited("6.631")), &tree).is_empty());
+        assert_eq!(lines(&entry("P-001"), &tree), ["claim T-1"]);
+        assert_eq!(lines(&entry("D-001"), &tree), ["phase preempt/yield"]);
+        assert_eq!(lines(&entry("O-001"), &tree), ["entry A-001", "entry F-001"]);
+        let cited = |value: &str| {
+            let cited = Cited { value: value.into(), unit: "ms".into(), source: "s".into() };
+            withdrawing(|fields| fields.cited = Some(cited.clone()))
+        };
+        assert_eq!(lines(&cited("16.631"), &tree), ["entry P-001"]);
+        assert!(lines(&cited("6.631"), &tree).is_empty());
     }
 }

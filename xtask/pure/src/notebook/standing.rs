@@ -103,12 +103,6 @@ impl Standing {
         }
     }
 
-    /// Whether the notebook says nothing of it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Why the plan may not run; `reopened` is what the run says it takes up again.
     #[must_use]
     pub fn refusals(&self, plan: &Plan, claims: &ClaimFile, reopened: &[Reopened]) -> Vec<Refusal> {
@@ -204,29 +198,25 @@ impl Notebook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::{
-        Draft, NewEntry, Retracted, append, closed, decision, missing, parse, retraction, table::Work,
-    };
+    use crate::notebook::{Flags, NewEntry, append, parse};
     use crate::trial::synthetic;
     use schema::plan::ProfileName;
 
-    fn draft() -> Draft {
-        Draft { date: "2026-01-01".into(), title: "t".into(), prose: "p".into() }
-    }
-
-    fn with(text: &str, make: impl Fn(&Notebook) -> NewEntry) -> String {
-        append(text, make(&parse(text).unwrap())).unwrap()
+    /// The text with the entry that these flags make.
+    fn with(text: &str, kind: Kind, flags: &[(&'static str, &str)]) -> String {
+        let mut given = Flags::from([("title", vec!["t".to_owned()]), ("text", vec!["p".to_owned()])]);
+        given.extend(flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])));
+        append(text, NewEntry::of(&parse(text).unwrap(), kind.row(), "2026-01-01".into(), &given).unwrap()).unwrap()
     }
 
     fn closing(topic: &str) -> String {
-        let (same, topic) = (|| "not stated".to_owned(), topic.to_owned());
-        let reopens_when = "only with another pipeline".to_owned();
-        let work = Work { topic, evidence: same(), reason: same(), preservation: same(), reopens_when };
-        with("# Notebook\n", |book| closed(book, draft(), work.clone()))
+        let said = ["evidence", "reason", "preserve"].map(|name| (name, "not stated"));
+        let rule = [("topic", topic), ("reopens-when", "only with another pipeline")];
+        with("# Notebook\n", Kind::Closed, &[&said[..], &rule].concat())
     }
 
     fn retracting(text: &str, id: &str) -> String {
-        with(text, |book| retraction(book, draft(), Retracted::Entry(id.into()), "r".into(), vec![], vec![]))
+        with(text, Kind::Retraction, &[("about", id), ("reason", "r")])
     }
 
     fn plan(terms: Terms) -> Plan {
@@ -284,8 +274,9 @@ mod tests {
     #[test]
     fn a_phase_waits_for_the_decision_that_authorizes_it() {
         let required = plan(Terms { requires: vec!["D-001".into()], ..Terms::default() });
-        let deciding = |phase: &str, authorized| {
-            with("# Notebook\n", |book| decision(book, draft(), vec![phase.to_owned()], authorized))
+        let deciding = |phase: &str, authorized: bool| {
+            let flags = [("phase", phase), ("reject", "")];
+            with("# Notebook\n", Kind::Decision, &flags[..if authorized { 1 } else { 2 }])
         };
         let check = |text: &str, words: &[&str]| check(text, &required, &claims(&[]), &[], words);
         check("# Notebook\n", &["requires decision D-001, and the notebook before this run holds no such decision"]);
@@ -294,16 +285,14 @@ mod tests {
         check(&deciding("preempt/yield", false), &["decision D-001 turned phase preempt/yield down"]);
         check(&retracting(&deciding("preempt/yield", true), "D-001"), &["holds no such decision"]);
         // An entry of another kind is no decision, whatever its id.
-        let fault = |book: &Notebook| NewEntry {
-            id: "D-001".into(),
-            ..crate::notebook::fault(book, draft(), None, None, vec![])
-        };
-        check(&with("# Notebook\n", fault), &["holds no such decision"]);
+        let fault = NewEntry::of(&parse("").unwrap(), Kind::Fault.row(), "2026-01-01".into(), &Flags::new()).unwrap();
+        let fault = NewEntry { id: "D-001".into(), title: "t".into(), ..fault };
+        check(&append("# Notebook\n", fault).unwrap(), &["holds no such decision"]);
     }
 
     #[test]
     fn missing_provenance_blocks_what_needs_it_until_it_is_found() {
-        let text = with("# Notebook\n", |book| missing(book, draft(), "Canonical inputs".into(), None, vec![]));
+        let text = with("# Notebook\n", Kind::Missing, &[("item", "Canonical inputs")]);
         let needy = plan(Terms { needs: vec!["canonical inputs".into()], ..Terms::default() });
         check(
             &text,
@@ -320,12 +309,10 @@ mod tests {
     #[test]
     fn a_withdrawn_run_or_one_whose_provenance_is_missing_is_not_published() {
         let bars = |text: &str, claims: &ClaimFile| parse(text).unwrap().bars("r", &plan(Terms::default()), claims);
-        let text = with("# Notebook\n", |book| missing(book, draft(), "driver log".into(), Some("r".into()), vec![]));
+        let text = with("# Notebook\n", Kind::Missing, &[("item", "driver log"), ("run", "r")]);
         assert_eq!(bars(&text, &claims(&[])), ["entry M-001 records its driver log as missing"]);
         assert_eq!(bars(&text, &claims(&["driver log"])).len(), 2);
-        let whole = with("# Notebook\n", |book| {
-            retraction(book, draft(), Retracted::Run("r".into()), "why".into(), vec![], vec![])
-        });
+        let whole = with("# Notebook\n", Kind::Retraction, &[("run", "r"), ("reason", "why")]);
         assert_eq!(bars(&whole, &claims(&[])), ["entry R-001 retracts the run"]);
         assert!(bars("# Notebook\n", &claims(&["driver log"])).is_empty());
         // Work closed after it was measured is no reason to withhold it.

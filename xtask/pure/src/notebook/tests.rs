@@ -41,15 +41,34 @@ fn new_entry(id: &str, fields: Fields) -> NewEntry {
     }
 }
 
+/// The entry that these flags make.
+fn made(text: &str, kind: Kind, flags: &[(&'static str, &str)]) -> anyhow::Result<NewEntry> {
+    let mut given = Flags::from([("title", vec!["a title".to_owned()]), ("text", vec!["Said at length.".to_owned()])]);
+    for (name, _) in flags {
+        given.insert(name, flags.iter().filter(|(other, _)| other == name).map(|(_, v)| (*v).to_owned()).collect());
+    }
+    NewEntry::of(&parse(text).unwrap(), kind.row(), "2026-11-30".into(), &given)
+}
+
+/// The text with this entry, which must stand.
+fn with(text: &str, kind: Kind, flags: &[(&'static str, &str)]) -> String {
+    append(text, made(text, kind, flags).unwrap()).unwrap()
+}
+
 fn prediction() -> Fields {
-    let values = BTreeMap::from([("ratio".to_owned(), Projected::new("45").unwrap())]);
-    Fields { claims: vec!["H-RATIO".into()], ..Fields::projecting(&values) }
+    made(PREAMBLE, Kind::Prediction, &[("claim", "H-RATIO"), ("value", "ratio=45")]).unwrap().fields
+}
+
+/// Fields of an entry with this one value.
+fn valued(kind: Kind, name: &str, value: &str) -> Fields {
+    let mut fields = Fields::new(Kind::Outcome, Status::ResearchRetained);
+    fields.measure([(name.to_owned(), measured(value))]);
+    Fields { kind, ..fields }
 }
 
 fn outcome() -> Fields {
-    let values = BTreeMap::from([("ratio".to_owned(), measured("48.148"))]);
-    let about = Some("P-001".to_owned());
-    Fields { about, ..Fields::measuring(Kind::Outcome, Status::ResearchRetained, RUN, &values) }
+    let (run, about) = (Some(RUN.to_owned()), Some("P-001".to_owned()));
+    Fields { run, about, ..valued(Kind::Outcome, "ratio", "48.148") }
 }
 
 fn example() -> String {
@@ -163,12 +182,7 @@ fn an_entry_that_could_not_stand_is_not_appended() {
     check(NewEntry { prose: "chain: 0".into(), ..good() }, "where a fenced toml block");
     check(NewEntry { title: "two\nlines".into(), ..good() }, "read back");
     check(NewEntry { date: "today".into(), ..good() }, "not a date");
-    let fields = |change: fn(&mut Fields)| {
-        let mut fields = prediction();
-        change(&mut fields);
-        new_entry("P-002", fields)
-    };
-    check(fields(|f| f.values = BTreeMap::from([("x".into(), "about 9".into())])), "not a decimal");
+    check(new_entry("P-002", valued(Kind::Prediction, "x", "about 9")), "not a decimal");
     let of_kind = |kind, change: fn(&mut Fields)| {
         let mut fields = Fields::new(kind, Status::ResearchRetained);
         change(&mut fields);
@@ -185,7 +199,7 @@ fn an_entry_that_could_not_stand_is_not_appended() {
     check(of_kind(Kind::Decision, |f| f.phases = vec!["a/b".into()]), "authorized or rejected");
     check(of_kind(Kind::Fault, |f| f.informed = true), "a fault has no informed");
     check(of_kind(Kind::Fault, |f| f.about = Some(" ".into())), "its about is blank");
-    check(of_kind(Kind::Fault, |f| f.values = BTreeMap::from([("x".into(), "9".into())])), "a fault has no values");
+    check(new_entry("P-002", valued(Kind::Fault, "x", "9")), "a fault has no values");
     let retraction = |change: fn(&mut Fields)| {
         let plain = Fields::new(Kind::Retraction, Status::Retracted);
         let mut fields = Fields { reason: text(), about: Some("P-001".into()), ..plain };
@@ -198,7 +212,7 @@ fn an_entry_that_could_not_stand_is_not_appended() {
     check(retraction(|f| f.about = Some("P-009".into())), "no earlier entry");
     check(retraction(|f| f.metric = Some("a@b/c".into())), "a metric is one of a run");
     check(retraction(|f| f.status = Status::Proposed), "status is retracted");
-    check(retraction(|f| f.values = BTreeMap::from([("x".into(), "9".into())])), "name the run that gave them");
+    check(retraction(|f| f.measure([("x".to_owned(), measured("9"))])), "name the run that gave them");
     let cited =
         |value: &str, unit: &str| Some(Cited { value: value.into(), unit: unit.into(), source: "a log".into() });
     check(
@@ -217,8 +231,7 @@ fn an_entry_that_could_not_stand_is_not_appended() {
 
 #[test]
 fn a_projection_is_never_a_measurement() {
-    assert!(prediction().measured().is_empty() && outcome().projected().is_empty());
-    assert_eq!(prediction().projected()["ratio"].as_projection(), "45 (projected)");
+    assert!(prediction().measured().is_empty() && std::panic::catch_unwind(|| prediction().measure([])).is_err());
     assert_eq!(outcome().measured()["ratio"].to_string(), "48.148");
 }
 
@@ -252,23 +265,24 @@ proptest! {
 
 #[test]
 fn predictions_and_outcomes_are_composed_and_appended() {
-    let draft = || Draft { date: "2026-11-30".into(), title: "a run".into(), prose: "Said before.".into() };
     let text = example();
-    let values = BTreeMap::from([("ratio".to_owned(), Projected::new("40").unwrap())]);
-    let entry = super::prediction(&parse(&text).unwrap(), draft(), vec!["H-RATIO".into()], &values, true);
-    let text = append(&text, entry).unwrap();
+    let flags = [("claim", "H-RATIO"), ("value", "ratio=40"), ("informed", "")];
+    let text = with(&text, Kind::Prediction, &flags);
     use schema::claim::Outcome::{Confirmed, Inconclusive, Invalid};
     let results = [result("H-LATENCY", Confirmed, "9.5"), result("N1", Inconclusive, "")];
-    let text = append(&text, outcome_of(&text, draft(), &results)).unwrap();
+    let text = append(&text, outcome_of(&text, &results)).unwrap();
     let notebook = parse(&text).unwrap();
     let (predicted, came) = (notebook.entry("P-002").unwrap(), notebook.entry("O-002").unwrap());
-    assert!(predicted.fields.informed && predicted.fields.projected().contains_key("ratio"));
+    assert!(predicted.fields.informed && text.contains("[values]\nratio = \"40\""));
     assert_eq!(came.fields.status, Status::ResearchRetained);
     assert_eq!(came.fields.measured().keys().collect::<Vec<_>>(), [&"H-LATENCY", &"ratio@yield/k=64"]);
-    let said = "Said before.\n\nH-LATENCY is CONFIRMED against <= 25 us: latency: 95 % interval 9.400 to 9.700 holds <= 25.\nN1 is";
+    let said = "Said at length.\n\nH-LATENCY is CONFIRMED against <= 25 us: latency: 95 % interval 9.400 to 9.700 holds <= 25.\nN1 is";
     assert!(came.prose.starts_with(said), "{}", came.prose);
-    let invalid = outcome_of(&text, draft(), &[result("N1", Invalid, "")]);
-    assert_eq!(invalid.fields.status, Status::Invalid);
+    assert_eq!(outcome_of(&text, &[result("N1", Invalid, "")]).fields.status, Status::Invalid);
+    for (value, words) in [("ratio", "is not NAME=DECIMAL"), ("ratio=fast", "value ratio: \"fast\" is not a decimal")] {
+        let error = made(&text, Kind::Prediction, &[("value", value)]).unwrap_err();
+        assert!(code_of(&error) == ExitCode::Usage && error.to_string().contains(words), "{error}");
+    }
 }
 
 fn result(id: &str, outcome: schema::claim::Outcome, value: &str) -> ClaimResult {
@@ -282,80 +296,113 @@ fn result(id: &str, outcome: schema::claim::Outcome, value: &str) -> ClaimResult
     }
 }
 
-fn outcome_of(text: &str, draft: Draft, results: &[ClaimResult]) -> NewEntry {
-    let metrics = BTreeMap::from([("ratio@yield/k=64".to_owned(), measured("31"))]);
-    super::outcome(&parse(text).unwrap(), draft, "20261130T000000Z-h200-00000000", results, metrics)
-}
-
-fn draft() -> Draft {
-    Draft { date: "2026-11-30".into(), title: "a title".into(), prose: "Said at length.".into() }
-}
-
-/// The text with this entry, which must stand.
-fn with(text: &str, make: impl Fn(&Notebook) -> NewEntry) -> String {
-    append(text, make(&parse(text).unwrap())).unwrap()
+fn outcome_of(text: &str, results: &[ClaimResult]) -> NewEntry {
+    let mut entry = made(text, Kind::Outcome, &[("run", "20261130T000000Z-h200-00000000")]).unwrap();
+    entry.tell(results, BTreeMap::from([("ratio@yield/k=64".to_owned(), measured("31"))]));
+    entry
 }
 
 #[test]
 fn a_retraction_keeps_the_number_and_says_why_and_what_rests_on_it() {
-    let cited = Cited { value: "16.631".into(), unit: "ms".into(), source: "a log of 2026-08-26".into() };
-    let retracted = |what: Retracted, rests: &[&str]| {
-        let (claims, rests) = (vec!["H-RATIO".to_owned()], rests.iter().map(|line| (*line).to_owned()).collect());
-        with(&example(), |book| {
-            retraction(book, draft(), what.clone(), "slots were one region".into(), claims.clone(), Vec::clone(&rests))
-        })
+    let retracted = |flags: &[(&'static str, &str)], metric: Option<&Metric>, rests: &[&str]| {
+        let flags = [flags, &[("reason", "slots were one region")]].concat();
+        let mut entry = made(&example(), Kind::Retraction, &flags).unwrap();
+        let lines = rests.iter().map(|line| (*line).to_owned()).collect();
+        entry.strike(metric, rests::Resting { claims: vec!["H-RATIO".to_owned()], lines });
+        append(&example(), entry).unwrap()
     };
-    insta::assert_snapshot!(retracted(Retracted::Cited(cited), &[]).strip_prefix(&example()).unwrap());
-    let (metric, value) = ("ratio@yield/k=64".to_owned(), measured("48.148"));
-    let one = Retracted::Metric { run: RUN.into(), metric: metric.clone(), value, unit: "1".into() };
-    let text = retracted(one, &["claim H-RATIO", "entry O-001"]);
+    let cited = retracted(&[("cited", "16.631 ms"), ("source", "a log of 2026-08-26")], None, &[]);
+    insta::assert_snapshot!(cited.strip_prefix(&example()).unwrap());
+    let (name, value) = ("ratio@yield/k=64", metric("ratio", "k=64", "48.148"));
+    let text = retracted(&[("run", RUN), ("metric", name)], Some(&value), &["claim H-RATIO", "entry O-001"]);
     insta::assert_snapshot!(text.strip_prefix(&example()).unwrap());
     let notebook = parse(&text).unwrap();
-    assert_eq!(notebook.entry("R-001").unwrap().fields.measured()[metric.as_str()].to_string(), "48.148");
-    let text = retracted(Retracted::Entry("P-001".into()), &[]);
+    assert_eq!(notebook.entry("R-001").unwrap().fields.measured()[name].to_string(), "48.148");
+    let text = retracted(&[("about", "P-001")], None, &[]);
     let notebook = parse(&text).unwrap();
     assert_eq!(notebook.retraction_of("P-001").unwrap().id, "R-001");
     assert!(notebook.standing_of(Kind::Prediction).next().is_none() && notebook.entry("P-001").is_some());
-    let of = |text: &str, id: &str| {
-        with(text, |book| retraction(book, draft(), Retracted::Entry(id.into()), "r".into(), vec![], vec![]))
-    };
+    let of = |text: &str, id: &str| with(text, Kind::Retraction, &[("about", id), ("reason", "r")]);
     let stands = |text: &str| parse(text).unwrap().retraction_of("P-001").is_none();
     let withdrawn = of(&text, "R-001");
     assert!(stands(&withdrawn) && !stands(&of(&withdrawn, "R-002")));
+    let error = made(&text, Kind::Retraction, &[("cited", "some ms"), ("source", "s")]).unwrap_err();
+    assert!(error.to_string().contains("is not a number with its unit"), "{error}");
 }
 
 #[test]
 fn every_kind_has_a_command_that_makes_an_entry_which_stands() {
     let mut text = example();
-    let work = table::Work {
-        topic: "early prefetch".into(),
-        evidence: "a log".into(),
-        reason: "slower".into(),
-        preservation: "not stated".into(),
-        reopens_when: "only with another pipeline".into(),
-    };
-    let makers: [&dyn Fn(&Notebook) -> NewEntry; 7] = [
-        &|book| fault(book, draft(), Some(RUN.into()), Some("P-001".into()), vec!["H-RATIO".into()]),
-        &|book| amendment(book, draft(), "P-001".into(), Vec::new()),
-        &|book| decision(book, draft(), vec!["preempt/yield".into()], true),
-        &|book| decision(book, draft(), vec!["preempt/yield".into()], false),
-        &|book| closed(book, draft(), work.clone()),
-        &|book| missing(book, draft(), "canonical inputs".into(), None, Vec::new()),
-        &|book| carry_over(book, draft(), RUN.into(), "comments only".into()),
+    let closed = [
+        ("topic", "early prefetch"),
+        ("evidence", "a log"),
+        ("reason", "slower"),
+        ("preserve", "not stated"),
+        ("reopens-when", "only with another pipeline"),
     ];
-    for make in makers {
-        text = with(&text, make);
+    let makers: [(Kind, &[(&'static str, &str)]); 7] = [
+        (Kind::Fault, &[("run", RUN), ("about", "P-001"), ("claim", "H-RATIO"), ("claim", "N1")]),
+        (Kind::Amendment, &[("about", "P-001")]),
+        (Kind::Decision, &[("phase", "preempt/yield")]),
+        (Kind::Decision, &[("phase", "preempt/yield"), ("reject", "")]),
+        (Kind::Closed, &closed),
+        (Kind::Missing, &[("item", "canonical inputs")]),
+        (Kind::CarryOver, &[("run", RUN), ("reason", "comments only")]),
+    ];
+    for (kind, flags) in makers {
+        text = with(&text, kind, flags);
     }
-    let ids: Vec<String> = parse(&text).unwrap().entries.into_iter().skip(3).map(|entry| entry.id).collect();
+    let entries: Vec<Entry> = parse(&text).unwrap().entries.into_iter().skip(3).collect();
+    let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["F-002", "A-001", "D-001", "D-002", "C-001", "M-001", "K-001"]);
+    assert_eq!(entries[0].fields.claims, ["H-RATIO", "N1"]);
+    assert_eq!((entries[2].fields.status, entries[3].fields.status), (Status::Authorized, Status::Rejected));
+}
+
+/// A row that names a field which does not exist would make a command that can write nothing.
+#[test]
+fn the_table_of_kinds_names_fields_that_there_are() {
+    for row in kinds::KINDS.iter() {
+        assert!(std::ptr::eq(row.kind.row(), row), "{} has two rows", row.command);
+        let flags = row.flags.iter().filter(|flag| !["value", "informed"].contains(&flag.name.as_str()));
+        let given: Vec<(&str, &str)> = flags.map(|flag| (flag.name.as_str(), "x")).collect();
+        made(PREAMBLE, row.kind, &given[..])
+            .map(|_| ())
+            .or_else(|error| match row.kind {
+                Kind::Retraction if error.to_string().contains("not a number with its unit") => Ok(()),
+                _ => Err(error),
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn rows_of_closed_work_are_read_as_they_stand_and_a_table_that_is_none_is_named() {
+    const ROW: &str = "[[work]]\ntopic = \"Early prefetch\"\nevidence = \"e\"\nreason = \"r\"\npreservation = \"p\"\nreopens_when = \"w\"\n";
+    let head = "source = \"a log.\"\ntext = \"All rows.\"\n";
+    let rows = closed_work("t.toml", &format!("{head}{ROW}")).unwrap();
+    assert_eq!((rows.len(), rows[0]["topic"][0].as_str()), (1, "Early prefetch"));
+    assert_eq!((rows[0]["preserve"][0].as_str(), rows[0]["text"][0].as_str()), ("p", "All rows.\nSource: a log."));
+    for (text, words) in [
+        (head.to_owned(), "missing field `work`"),
+        (format!("{head}work = []"), "it has no rows"),
+        (format!("{head}{ROW}{}", ROW.replace("Early ", "early  ")), "twice"),
+        (format!("{head}{ROW}{}", ROW.replace("Early", "Late") + "colour = \"red\"\n"), "colour"),
+        (format!("{head}{}", ROW.replace("reason = \"r\"\n", "")), "missing field `reason`"),
+    ] {
+        let error = closed_work("t.toml", &text).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Usage);
+        assert!(error.to_string().contains(words) && error.to_string().starts_with("t.toml: "), "{error}");
+    }
 }
 
 #[test]
 fn refused_runs_that_came_earlier_and_share_a_claim_are_counted() {
     use schema::claim::Outcome::{Confirmed, Invalid};
     let told = |text: &str, run: &str, outcome, claim: &str| {
-        let metrics = BTreeMap::new();
-        with(text, |book| super::outcome(book, draft(), run, &[result(claim, outcome, "1")], metrics.clone()))
+        let mut entry = made(text, Kind::Outcome, &[("run", run)]).unwrap();
+        entry.tell(&[result(claim, outcome, "1")], BTreeMap::new());
+        append(text, entry).unwrap()
     };
     let mut text = told(PREAMBLE, "20260101T000000Z-h200-00000000", Invalid, "A");
     text = told(&text, "20260102T000000Z-h200-00000000", Confirmed, "A");

@@ -1,4 +1,4 @@
-//! Finds figures with a unit in what is read of a line of Markdown.
+//! Finds figures with a unit in the words of a block.
 
 use std::ops::Range;
 
@@ -13,89 +13,22 @@ pub(super) struct Figure {
     pub(super) range: Range<usize>,
 }
 
-/// The units of everything that is measured, limited or cited here, longest first where one begins another.
-const UNITS: [&str; 73] = [
-    "nanoseconds",
-    "nanosecond",
-    "microseconds",
-    "microsecond",
-    "milliseconds",
-    "millisecond",
-    "seconds",
-    "second",
-    "nsec",
-    "usec",
-    "µsec",
-    "μsec",
-    "msec",
-    "secs",
-    "sec",
-    "minutes",
-    "minute",
-    "hours",
-    "hour",
-    "days",
-    "day",
-    "per cent",
-    "percent",
-    "percentage points",
-    "cycles",
-    "times",
-    "TFLOP/s",
-    "GFLOP/s",
-    "MFLOP/s",
-    "TFLOPS",
-    "GFLOPS",
-    "TFLOP",
-    "GFLOP",
-    "MFLOP",
-    "FLOP",
-    "TOPS",
-    "bytes",
-    "byte",
-    "KiB",
-    "MiB",
-    "GiB",
-    "TiB",
-    "KB",
-    "kB",
-    "MB",
-    "GB",
-    "TB",
-    "kHz",
-    "MHz",
-    "GHz",
-    "Hz",
-    "min",
-    "ns",
-    "us",
-    "µs",
-    "μs",
-    "ms",
-    "s",
-    "h",
-    "%",
-    "mW",
-    "kW",
-    "W",
-    "mJ",
-    "J",
-    "°C",
-    "mV",
-    "V",
-    "-fold",
-    "fold",
-    "×",
-    "x",
-    "B",
+/// The units of everything that is measured, limited or cited here, by what they measure.
+const UNITS: [&[&str]; 6] = [
+    &["nanoseconds", "nanosecond", "microseconds", "microsecond", "milliseconds", "millisecond", "seconds", "second"],
+    &["nsec", "usec", "µsec", "μsec", "msec", "secs", "sec", "ns", "us", "µs", "μs", "ms", "s"],
+    &["minutes", "minute", "min", "hours", "hour", "h", "days", "day", "cycles", "kHz", "MHz", "GHz", "Hz"],
+    &["TFLOP/s", "GFLOP/s", "MFLOP/s", "TFLOPS", "GFLOPS", "TFLOP", "GFLOP", "MFLOP", "FLOP", "TOPS"],
+    &["bytes", "byte", "B", "KiB", "MiB", "GiB", "TiB", "KB", "kB", "MB", "GB", "TB", "mW", "kW", "W", "mJ", "J", "°C"],
+    &["mV", "V", "per cent", "percent", "percentage points", "%", "times", "-fold", "fold", "×", "x"],
 ];
 
-/// Every figure of a text, from left to right, that begins in its first `most` bytes.
-pub(super) fn figures(text: &str, most: usize) -> Vec<Figure> {
+/// Every figure of a text, from left to right.
+pub(super) fn figures(text: &str) -> Vec<Figure> {
     let mut found = Vec::new();
     let mut before = ' ';
     let mut at = 0;
-    while let Some(c) = text[at..].chars().next().filter(|_| at < most) {
+    while let Some(c) = text[at..].chars().next() {
         let free = !(before.is_alphanumeric() || "_#".contains(before));
         if !(c.is_ascii_digit() && free) {
             before = c;
@@ -134,11 +67,11 @@ fn number(text: &str) -> &str {
 fn unit(text: &str) -> Option<(&'static str, usize)> {
     let close = text.strip_prefix([' ', '-', '\u{2011}', '–']).unwrap_or(text);
     let close = close.strip_prefix(['(', '[']).unwrap_or(close);
-    let fits = |unit: &&&str| {
-        let after = |text: &str| text.strip_prefix(**unit).is_some_and(|rest| ends(unit, rest));
+    let fits = |unit: &&str| {
+        let after = |text: &str| text.strip_prefix(*unit).is_some_and(|rest| ends(unit, rest));
         after(close) || after(text)
     };
-    let unit = UNITS.iter().find(fits).copied()?;
+    let unit = UNITS.into_iter().flatten().copied().find(fits)?;
     Some((unit, text.find(unit)? + unit.len()))
 }
 

@@ -2,10 +2,11 @@
 
 use super::Wrong;
 use super::end_points::end_points;
-use super::pieces::{Piece, fenced, pieces};
+use super::page::{self, line_of};
 use crate::decimal::Decimal;
 use crate::summary::decimal;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const OPEN: &str = "<!-- assay:";
 const MEASURED: &str = "measured ";
@@ -102,84 +103,56 @@ fn points(metric: &str) -> Result<(&'static str, &'static str, &str), String> {
     end_points(metric).ok_or_else(|| format!("{metric} is no interval, so no ratio is formed"))
 }
 
-/// One reference in a text: its words, and where its value lies.
-struct Reference<'a> {
+/// A reference in a text.
+pub(super) struct Reference<'a> {
+    /// What it refers to.
     words: &'a str,
-    body: std::ops::Range<usize>,
+    /// Where its value stands.
+    body: Range<usize>,
+    /// Where all of it stands.
+    pub(super) whole: Range<usize>,
 }
 
-/// The next reference at or behind `from`; its value ends on its own line.
-fn next(text: &str, from: usize) -> Option<Result<Reference<'_>, usize>> {
-    let mut from = from;
-    loop {
-        let start = from + text[from..].find(OPEN)?;
-        let words_at = start + OPEN.len();
-        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
-        let words = &text[words_at..line_end];
-        if ["begin ", "end "].iter().any(|region| words.starts_with(region)) {
-            from = words_at;
+/// The references of a text, and those that do not end. Code only shows how they are written.
+pub(super) fn references(text: &str) -> (Vec<Reference<'_>>, Vec<Wrong>) {
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    let code = page::code(text);
+    for (start, _) in text.match_indices(OPEN).filter(|(at, _)| !code.iter().any(|code| code.contains(at))) {
+        let line = text[start + OPEN.len()..].lines().next().unwrap_or_default();
+        if ["begin ", "end "].iter().any(|region| line.starts_with(region)) {
             continue;
         }
-        let whole = words.split_once(SHUT).and_then(|(words, rest)| Some((words, rest.find(END)?)));
-        return Some(match whole {
-            Some((words, length)) => {
-                let body_at = words_at + words.len() + SHUT.len();
-                Ok(Reference { words, body: body_at..body_at + length })
-            }
-            None => Err(start),
-        });
+        let whole = line.split_once(SHUT).and_then(|(words, rest)| Some((words, rest.find(END)?)));
+        let Some((words, length)) = whole else {
+            let what = format!("a reference that does not end in {END} on its line");
+            wrong.push(Wrong { line: line_of(text, start), what });
+            continue;
+        };
+        let body = start + OPEN.len() + words.len() + SHUT.len();
+        let body = body..body + length;
+        found.push(Reference { words, whole: start..body.end + END.len(), body });
     }
+    (found, wrong)
 }
 
 /// The text with every reference showing what it resolves to, and what is wrong with those that show something else or
-/// resolve to nothing. Fenced blocks and inline code hold no references.
+/// resolve to nothing.
 #[must_use]
 pub fn resolve(text: &str, numbers: &Numbers) -> (String, Vec<Wrong>) {
-    let (mut now, mut wrong, mut done) = (String::new(), Vec::new(), 0);
-    let line_of = |at: usize| text[..at].matches('\n').count() + 1;
-    let fenced = fenced(text).0;
-    let mut from = 0;
-    while let Some(found) = next(text, from) {
-        let (at, told) = match &found {
-            Ok(reference) => (reference.body.start, numbers.told(reference.words)),
-            Err(at) => (*at, Err(format!("a reference that does not end in {END} on its line"))),
+    let (references, mut wrong) = references(text);
+    let (mut now, mut done) = (String::new(), 0);
+    for Reference { words, body, .. } in references {
+        let told = numbers.told(words);
+        let shown = &text[body.clone()];
+        let what = match &told {
+            Ok(told) if told == shown => continue,
+            Ok(told) => format!("{shown:?} is not what {words} resolves to, {told:?}: cargo xtask tidy --write"),
+            Err(what) => what.clone(),
         };
-        from = found.as_ref().map_or(at + OPEN.len(), |reference| reference.body.end);
-        if fenced.get(line_of(at) - 1) == Some(&true) || is_code(text, at) {
-            continue;
-        }
-        match (found, told) {
-            (Ok(reference), Ok(told)) => {
-                let shown = &text[reference.body.clone()];
-                if shown != told {
-                    let what = format!(
-                        "{shown:?} is not what {} resolves to, {told:?}: cargo xtask tidy --write",
-                        reference.words
-                    );
-                    wrong.push(Wrong { line: line_of(at), what });
-                }
-                now += &text[done..reference.body.start];
-                now += &told;
-                done = reference.body.end;
-            }
-            (_, Err(what)) => wrong.push(Wrong { line: line_of(at), what }),
-            (Err(_), Ok(_)) => unreachable!("only a whole reference is resolved"),
-        }
+        wrong.push(Wrong { line: line_of(text, body.start), what });
+        now += &text[done..body.start];
+        now += told.as_deref().unwrap_or(shown);
+        done = body.end;
     }
     (now + &text[done..], wrong)
-}
-
-/// Whether a place lies in inline code of its line.
-fn is_code(text: &str, at: usize) -> bool {
-    let start = text[..at].rfind('\n').map_or(0, |found| found + 1);
-    let line = text[start..].lines().next().unwrap_or_default();
-    let covers = |piece: &Piece| matches!(piece, Piece::Code(range, _) if range.contains(&(at - start)));
-    pieces(line).iter().any(covers)
-}
-
-/// Where on a line a reference ends, value and end mark included, that begins at a place of it.
-pub(super) fn reference_at(line: &str, at: usize) -> Option<usize> {
-    let reference = next(line, at)?.ok()?;
-    let start = reference.body.start - reference.words.len() - SHUT.len() - OPEN.len();
-    (start == at).then_some(reference.body.end + END.len())
 }

@@ -26,7 +26,8 @@ fn check(line: &str, expected: &[&str]) {
     let sources = sources(
         "# F\n\n## Sources\n\n| key | source |\n|---|---|\n| APK README | a repository |\n\n## Next\n\n| no | x |\n",
     );
-    let found: Vec<String> = untyped("RESULTS.md", line, &sources, &numbers()).into_iter().map(|wrong| wrong.what).collect();
+    let found: Vec<String> =
+        untyped("RESULTS.md", line, &sources, &numbers()).into_iter().map(|wrong| wrong.what).collect();
     assert_eq!(found.len(), expected.len(), "{line:?}: {found:?}");
     for (found, expected) in found.iter().zip(expected) {
         assert!(found.contains(expected), "{line:?}: {found:?} lacks {expected:?}");
@@ -63,14 +64,17 @@ fn what_has_no_unit_or_says_what_it_is_passes() {
         "A 64 x 64 tile, 64x64x64, and H200 s.",
         "At most `25 us`, and a step of `32 ns`.",
         "Wait p50 957 us and p99 1476 us [cited: APK README].",
-        "See [it](docs/32 ns) and <!-- 32 ns -->.",
+        "See [it](docs/32-ns.md) and <!-- 32 ns -->.",
         "```\n32 ns\n```",
         "<!-- assay:begin results -->\n| 32 ns |\n<!-- assay:end results -->",
     ] {
         check(line, &[]);
     }
     check("<!-- assay:begin results -->\n32 ns\n<!-- assay:end results -->\n33 ns", &["33 ns"]);
-    check("<!-- assay:begin mine -->\n33 ns\n<!-- assay:end mine -->", &["is no mark of a region", "33 ns", "is no mark of a region"]);
+    check(
+        "<!-- assay:begin mine -->\n33 ns\n<!-- assay:end mine -->",
+        &["is no mark of a region", "33 ns", "is no mark of a region"],
+    );
     check(
         "| what | source |\n|---|---|\n| 5 us | a page |\n| 6 us | |\n\n| what |\n|---|\n| 7 us |",
         &["6 us", "7 us"],
@@ -107,20 +111,23 @@ fn nothing_hides_a_figure_that_a_reader_sees() {
         "`](` takes 22.016 us.",
         "[it](takes 22.016 us)",
         "x](22.016 us)",
-        "<!-- ` --> 22.016 us `x`.",
+        "It takes <!-- ` --> 22.016 us `x`.",
+        "It takes 22.016&nbsp;us.",
+        "It takes a ` b ` 22.016 us ` tick.",
+        "- a\n    ```\n    b\n    ```\n\n  22.016 us",
     ] {
         let found = untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
         assert!(found.iter().any(|wrong| wrong.what.contains(free)), "{line:?}: {found:?}");
     }
     for (line, said) in [
-        ("It's a ` 22.016 us ` tick ` more.", "a backtick that is not closed"),
-        ("22.016&nbsp;us", "an entity"),
         ("22.016<b> us</b>", "HTML"),
         ("<div>\n```\n</div>\n\n5 us\n\n<div>\n```\n</div>", "HTML"),
         ("22.016\u{200b} us", "cannot be seen"),
         ("２２ us", "a digit other than 0 to 9"),
-        ("<!--\n```\n--> 22.016 us", "a comment that does not end"),
-        ("```\n22.016 us", "a fence that does not end"),
+        ("<!--\n```\n--> 22.016 us", "HTML"),
+        ("<!-- 22.016 us", "HTML"),
+        ("22.016&#x200b; us", "cannot be seen"),
+        ("22.016\u{1} us", "cannot be seen"),
         ("<!-- assay:begin headline -->\nx\n<!-- assay:end headline -->", "no mark of a region"),
     ] {
         let found = untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
@@ -142,10 +149,14 @@ fn nothing_hides_a_figure_that_a_reader_sees() {
 /// A value that is checked, and what stands so close to it that a reader sees another one.
 #[test]
 fn a_reference_stands_by_itself_and_is_no_code_by_a_stray_backtick() {
-    let of = |before: &str, after: &str| format!("{before}<!-- assay:measured {RUN} {YIELD} -->14.088 us<!-- /assay -->{after}");
+    let of = |before: &str, after: &str| {
+        format!("{before}<!-- assay:measured {RUN} {YIELD} -->14.088 us<!-- /assay -->{after}")
+    };
     let wrong = |line: &str| untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
     assert_eq!(wrong(&of("It took ", ", so.")), []);
     assert_eq!(wrong(&of("(", ")")), []);
+    assert_eq!(wrong(&of("", " at the beginning of a line.")), []);
+    assert_eq!(wrong(&of("| a | **", "** |\n|---|---|\n")), []);
     for (before, after) in [("1", ""), ("-", ""), ("0.", ""), ("", "ec"), ("", "<sup>2</sup>"), ("**1**", "")] {
         let found = wrong(&of(before, after));
         assert!(!found.is_empty(), "{before:?} {after:?}");

@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Manifest and verdict of a run whose bytes were looked at.
 pub(super) struct SealedBytes {
+    pub(super) manifest: Manifest,
     pub(super) manifest_digest: Digest,
-    pub(super) notebook_head: Digest,
     pub(super) verdict: Verdict,
     pub(super) verdict_bytes: Vec<u8>,
 }
@@ -54,8 +54,7 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<Option<Seale
         report.problem(layout.shown(VERDICT), "unbound", "it judges another manifest");
     }
     check_sums(layout, &manifest, &found, report)?;
-    let notebook_head = manifest.predicate.notebook_head;
-    Ok(verdict.map(|(verdict, verdict_bytes)| SealedBytes { manifest_digest, notebook_head, verdict, verdict_bytes }))
+    Ok(verdict.map(|(verdict, verdict_bytes)| SealedBytes { manifest, manifest_digest, verdict, verdict_bytes }))
 }
 
 /// A JSON file of ours, which has exactly one way to be written.

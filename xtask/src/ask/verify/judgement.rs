@@ -9,25 +9,39 @@ use host::paths::Paths;
 use pure::gate::evidence::History;
 use pure::gate::{self, Evidence, Facts};
 use pure::json::to_bytes;
+use pure::provenance::Origin;
 use pure::sample;
 use pure::summary::check_blocks;
 use schema::table::MAX_VALUES;
 use schema::verdict::{GateResult, Verdict};
 use std::collections::BTreeSet;
 
-/// Judges a run again; gives whether it passes, or nothing when it could not be judged.
-pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report: &mut Report) -> Result<Option<bool>> {
+/// What came of judging a run.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Judged {
+    /// Whether it passes; absent when it was not judged.
+    pub(super) passed: Option<bool>,
+    /// Whether its summary and figures were recomputed.
+    pub(super) recomputed: bool,
+}
+
+/// Judges a run again by today's rules.
+pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report: &mut Report) -> Result<Judged> {
     let evidence = match evidence::load(layout) {
         Ok(evidence) => evidence,
         Err(error) => {
             report.fault(layout.shown(MANIFEST), "malformed", &error);
-            return Ok(None);
+            return Ok(Judged::default());
         }
     };
-    check_recomputation(layout, &evidence, report);
+    for (name, fault) in recomputation_faults(&evidence) {
+        report.problem(layout.shown(&name), "recompute", fault);
+    }
     if matches!(layout, Layout::Published { .. }) {
         check_samples(layout, &evidence, sealed, report);
-        check_provenance(paths, layout, &evidence, report)?;
+        if !check_provenance(paths, layout, evidence.origin(), report)? {
+            report.problem(layout.shown(PROVENANCE), "missing", "it says what the run was built from");
+        }
     }
     let stored = Facts::stored(&sealed.verdict.gates);
     let detached = match evidence::detached(layout, &evidence) {
@@ -42,7 +56,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
         Ok(judged) => judged,
         Err(error) => {
             report.fault(layout.shown("claims.toml"), "malformed", &error);
-            return Ok(None);
+            return Ok(Judged { passed: None, recomputed: true });
         }
     };
     compare(layout, sealed, &judged, report)?;
@@ -51,21 +65,21 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
     } else if matches!(layout, Layout::Published { .. }) {
         report.problem(layout.shown(VERDICT), "verdict", "published although a gate refuses");
     }
-    Ok(Some(judged.passed))
+    Ok(Judged { passed: Some(judged.passed), recomputed: true })
 }
 
-fn check_recomputation(layout: &Layout, evidence: &Evidence, report: &mut Report) {
+/// The files of the summary that do not follow from the events, each with what is wrong.
+pub(super) fn recomputation_faults(evidence: &Evidence) -> Vec<(String, String)> {
     let anew = &evidence.recomputed;
+    let mut faults = Vec::new();
     if !anew.fault.is_empty() {
-        report.problem(layout.shown("summary/metrics.csv"), "recompute", &anew.fault);
+        faults.push(("summary/metrics.csv".to_owned(), anew.fault.clone()));
     } else if evidence.metrics_csv.as_ref() != Some(&anew.metrics_csv) {
-        report.problem(layout.shown("summary/metrics.csv"), "recompute", "the events give another summary");
+        faults.push(("summary/metrics.csv".to_owned(), "the events give another summary".to_owned()));
     }
-    for (name, figure) in &anew.figures {
-        if evidence.figures.get(name) != Some(figure) {
-            report.problem(layout.shown(&format!("summary/{name}")), "recompute", "the values give another figure");
-        }
-    }
+    let figures = anew.figures.iter().filter(|(name, figure)| evidence.figures.get(*name) != Some(*figure));
+    faults.extend(figures.map(|(name, _)| (format!("summary/{name}"), "the values give another figure".to_owned())));
+    faults
 }
 
 /// The published block rows are those of the events that the manifest's digest chooses, and give their columns.
@@ -100,22 +114,20 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
     }
 }
 
-/// The provenance statement says what the sealed run says. Runs published before there was one have none.
-fn check_provenance(paths: &Paths, layout: &Layout, evidence: &Evidence, report: &mut Report) -> Result<()> {
-    let run = layout.run();
-    let Some(published) = layout.read(PROVENANCE)? else {
-        report.notes.push(format!("{run}: no provenance statement was published with it"));
-        return Ok(());
-    };
-    match provenance::statement(paths, evidence) {
-        Ok(None) => report.notes.push(format!("{run}: its toolkit lock is not at hand to check its provenance with")),
-        Ok(Some(expected)) if published == expected => {}
-        Ok(Some(_)) => {
-            report.problem(layout.shown(PROVENANCE), "provenance", "not what the sealed run says it was built from");
+/// The provenance statement says what the sealed run says. Gives whether there is one.
+pub(super) fn check_provenance(paths: &Paths, layout: &Layout, run: Origin<'_>, report: &mut Report) -> Result<bool> {
+    let shown = layout.shown(PROVENANCE);
+    let Some(published) = layout.read(PROVENANCE)? else { return Ok(false) };
+    match provenance::statement(paths, run) {
+        Ok(None) => {
+            let note = format!("{}: its toolkit lock is not at hand to check its provenance with", layout.run());
+            report.notes.push(note);
         }
-        Err(error) => report.fault(layout.shown(PROVENANCE), "provenance", &error),
+        Ok(Some(expected)) if published == expected => {}
+        Ok(Some(_)) => report.problem(shown, "provenance", "not what the sealed run says it was built from"),
+        Err(error) => report.fault(shown, "provenance", &error),
     }
-    Ok(())
+    Ok(true)
 }
 
 fn compare(layout: &Layout, sealed: &SealedBytes, judged: &Verdict, report: &mut Report) -> Result<()> {
@@ -150,11 +162,6 @@ fn steady(history: &History) -> History {
     steady
 }
 
-/// What history says now, as far as it was asked when this was recorded.
-fn as_then(now: History, recorded: &History) -> History {
-    History { source: now.source.filter(|_| recorded.source.is_some()), ..now }
-}
-
 /// What passed must still pass by what this repository's history says today.
 fn check_today(
     paths: &Paths,
@@ -181,7 +188,7 @@ fn check_today(
         ));
         return Ok(());
     };
-    if same.history.as_ref().is_none_or(|recorded| steady(recorded) != steady(&as_then(history.clone(), recorded))) {
+    if same.history.as_ref().is_none_or(|recorded| steady(recorded) != steady(&history)) {
         report.problem(
             layout.shown(VERDICT),
             "verdict",

@@ -295,8 +295,9 @@ fn an_outcome_says_what_its_run_gave() {
     let says = |value: &str, kind: Kind, metric: Option<&str>| {
         let told = ClaimResult { value: value.to_owned(), ..claim.clone() };
         let name = metric.unwrap_or(&claim.id).to_owned();
-        let values = BTreeMap::from([(name.clone(), Measured::of_claim(&told).unwrap())]);
-        let mut fields = Fields::measuring(kind, Status::ResearchRetained, RUN, &values);
+        let mut fields = Fields::new(kind, Status::ResearchRetained);
+        fields.run = Some(RUN.to_owned());
+        fields.measure([(name.clone(), Measured::of_claim(&told).unwrap())]);
         if kind == Kind::Retraction {
             (fields.status, fields.metric, fields.reason) =
                 (Status::Retracted, Some(name), Some("a wrong unit".into()));

@@ -1,209 +1,73 @@
-//! The words of `notebook`: one command a kind of entry, each with what that kind needs.
+//! The words of `notebook`, built from the table of kinds: one command a kind. What the commands do is in
+//! `commands::notebook`.
 
-use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, Error, FromArgMatches, Subcommand};
+use pure::notebook::Flags;
+use pure::notebook::kinds::{Flag, Given, KINDS, Row};
 
-/// Entries of the notebook. Each is appended under the next free id of its kind; none is ever changed.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Notebook {
-    /// A prediction, before its run.
-    Predict(Predict),
-    /// What came of a run, in values taken from the run itself.
-    Outcome(Outcome),
-    /// Something that went wrong.
-    Fault(Fault),
-    /// Withdraw a run, one metric of it, an entry or a cited number; it stays visible, struck out, with what rests on it.
-    Retract(Retract),
-    /// Correct an earlier entry, which stays as it is.
-    Amend(Amend),
-    /// Authorize phases that require it, or turn them down.
-    Authorize(Authorize),
-    /// Close work, with what reopens it.
-    Close(Close),
-    /// Record provenance that is missing; what needs it is blocked.
-    Missing(Missing),
-    /// Keep a published run's numbers although sources have changed, when its kernels have not.
-    CarryOver(CarryOver),
+/// A `notebook` command as typed.
+#[derive(Clone, Debug)]
+pub struct Notebook {
+    /// The kind of entry.
+    pub row: &'static Row,
+    /// Its flags.
+    pub flags: Flags,
 }
 
-/// What every entry says.
-#[derive(Clone, Debug, Args)]
-pub struct Said {
-    /// Its heading.
-    #[arg(long)]
-    pub title: String,
-    /// Its prose; `-` reads standard input.
-    #[arg(long)]
-    pub text: String,
+impl Subcommand for Notebook {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(KINDS.iter().map(of_kind))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        KINDS.iter().any(|row| row.command == name)
+    }
 }
 
-/// Flags of `notebook predict`.
-#[derive(Clone, Debug, Args)]
-pub struct Predict {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// Claims it predicts.
-    #[arg(long = "claim", value_name = "ID")]
-    pub claims: Vec<String>,
-    /// Projected values.
-    #[arg(long = "value", value_name = "NAME=DECIMAL")]
-    pub values: Vec<String>,
-    /// It was filed after a look at such data.
-    #[arg(long)]
-    pub informed: bool,
+impl FromArgMatches for Notebook {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let found =
+            matches.subcommand().and_then(|(name, given)| Some((KINDS.iter().find(|row| row.command == name)?, given)));
+        let (row, given) = found.ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
+        let values = |flag: &Flag| match flag.given {
+            Given::Switch => given.get_flag(&flag.name).then(Vec::new),
+            _ => given.get_many(&flag.name).map(|values| values.cloned().collect()),
+        };
+        let flags = row.flags.iter().filter_map(|flag| Some((flag.name.as_str(), values(flag)?))).collect();
+        Ok(Self { row, flags })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
-/// Flags of `notebook outcome`.
-#[derive(Clone, Debug, Args)]
-pub struct Outcome {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// The run, published or in results/raw/; it is verified first.
-    #[arg(long)]
-    pub run: String,
-    /// Only these of its claims.
-    #[arg(long = "claim", value_name = "ID")]
-    pub claims: Vec<String>,
-    /// Values of its summary to tell as well.
-    #[arg(long = "metric", value_name = "METRIC@PHASE/CELL")]
-    pub metrics: Vec<String>,
+fn of_kind(row: &'static Row) -> Command {
+    let named = |given| row.flags.iter().filter(move |flag| flag.given == given).map(|flag| flag.name.as_str());
+    let alone = named(Given::Alone).next();
+    let command =
+        Command::new(&*row.command).about(&row.help).args(row.flags.iter().map(|flag| match (flag.given, alone) {
+            (Given::Alone, _) => arg(flag).conflicts_with_all(named(Given::Once)),
+            (Given::Once, Some(alone)) => arg(flag).required_unless_present(alone),
+            (Given::Once | Given::AtLeastOnce, _) => arg(flag).required(true),
+            _ => arg(flag),
+        }));
+    let one_of: Vec<&str> = named(Given::OneOfThese).collect();
+    if one_of.is_empty() { command } else { command.group(ArgGroup::new("one").args(one_of).required(true)) }
 }
 
-/// Flags of `notebook fault`.
-#[derive(Clone, Debug, Args)]
-pub struct Fault {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// The run in which it showed.
-    #[arg(long)]
-    pub run: Option<String>,
-    /// The entry it concerns.
-    #[arg(long, value_name = "ID")]
-    pub about: Option<String>,
-    /// Claims it concerns.
-    #[arg(long = "claim", value_name = "ID")]
-    pub claims: Vec<String>,
-}
-
-/// Flags of `notebook retract`.
-#[derive(Clone, Debug, Args)]
-pub struct Retract {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// Why, in one line; it stands beside the struck number wherever that is shown.
-    #[arg(long)]
-    pub reason: String,
-    /// What is withdrawn.
-    #[command(flatten)]
-    pub what: Withdrawn,
-    /// The one metric of the run that is withdrawn; all of the run unless given.
-    #[arg(long, value_name = "METRIC@PHASE/CELL", requires = "run")]
-    pub metric: Option<String>,
-    /// Where the cited number is reported.
-    #[arg(long, requires = "cited")]
-    pub source: Option<String>,
-}
-
-/// The one thing that a retraction withdraws.
-#[derive(Clone, Debug, Args)]
-#[group(required = true, multiple = false)]
-pub struct Withdrawn {
-    /// A run.
-    #[arg(long)]
-    pub run: Option<String>,
-    /// An entry.
-    #[arg(long, value_name = "ID")]
-    pub about: Option<String>,
-    /// A number that is none of ours, e.g. `16.631 ms`.
-    #[arg(long, value_name = "DECIMAL UNIT", requires = "source")]
-    pub cited: Option<String>,
-}
-
-/// Flags of `notebook amend`.
-#[derive(Clone, Debug, Args)]
-pub struct Amend {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// The entry it corrects.
-    #[arg(long, value_name = "ID")]
-    pub about: String,
-    /// Claims it concerns.
-    #[arg(long = "claim", value_name = "ID")]
-    pub claims: Vec<String>,
-}
-
-/// Flags of `notebook authorize`.
-#[derive(Clone, Debug, Args)]
-pub struct Authorize {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// The phases it speaks of.
-    #[arg(long = "phase", value_name = "EXPERIMENT/PHASE", required = true)]
-    pub phases: Vec<String>,
-    /// Turn them down instead.
-    #[arg(long)]
-    pub reject: bool,
-}
-
-/// Flags of `notebook close`: one piece of work, or a table of them.
-#[derive(Clone, Debug, Args)]
-pub struct Close {
-    /// A TOML table of closed work; one entry a row.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["topic", "evidence", "reason", "preserve", "reopens_when", "text"])]
-    pub table: Option<PathBuf>,
-    /// The work: an experiment, EXPERIMENT/PHASE, or a name that a plan gives its work.
-    #[arg(long, required_unless_present = "table")]
-    pub topic: Option<String>,
-    /// What was seen, or where the evidence is kept or told.
-    #[arg(long, required_unless_present = "table")]
-    pub evidence: Option<String>,
-    /// Why it is closed.
-    #[arg(long, required_unless_present = "table")]
-    pub reason: Option<String>,
-    /// What is kept of it, and what must not be claimed.
-    #[arg(long, value_name = "RULE", required_unless_present = "table")]
-    pub preserve: Option<String>,
-    /// What would reopen it.
-    #[arg(long, value_name = "RULE", required_unless_present = "table")]
-    pub reopens_when: Option<String>,
-    /// The entry's prose; `-` reads standard input.
-    #[arg(long, required_unless_present = "table")]
-    pub text: Option<String>,
-}
-
-/// Flags of `notebook missing`.
-#[derive(Clone, Debug, Args)]
-pub struct Missing {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// The name by which plans (`needs` of a phase) and claims (`needs`) need it.
-    #[arg(long, value_name = "NAME")]
-    pub item: String,
-    /// The run whose provenance it is; it is not published.
-    #[arg(long)]
-    pub run: Option<String>,
-    /// Claims it concerns.
-    #[arg(long = "claim", value_name = "ID")]
-    pub claims: Vec<String>,
-}
-
-/// Flags of `notebook carry-over`.
-#[derive(Clone, Debug, Args)]
-pub struct CarryOver {
-    /// Title and prose.
-    #[command(flatten)]
-    pub said: Said,
-    /// The published run.
-    #[arg(long)]
-    pub run: String,
-    /// Why its numbers still stand, in one line.
-    #[arg(long)]
-    pub reason: String,
+fn arg(flag: &'static Flag) -> Arg {
+    let action = match flag.given {
+        Given::Switch => ArgAction::SetTrue,
+        Given::Often | Given::AtLeastOnce => ArgAction::Append,
+        _ => ArgAction::Set,
+    };
+    let arg = Arg::new(&*flag.name).long(&*flag.name).value_name(&*flag.value).help(&*flag.help).action(action);
+    flag.with.as_deref().map_or(arg.clone(), |other| arg.requires(other))
 }

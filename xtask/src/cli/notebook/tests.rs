@@ -19,7 +19,7 @@ const SAID: [&str; 4] = ["--title", "a title", "--text", "Said at length."];
 fn ask(disk: &OnDisk, words: &[&str]) -> Result<Done> {
     let cli = Cli::try_parse_from([&["xtask", "notebook"], words].concat())?;
     let Command::Notebook(ask) = cli.command else { unreachable!("it is a notebook command") };
-    notebook(&Context { paths: &disk.paths, ui: &Ui::new(true), quiet: true }, &ask)
+    notebook(&Context::new(&disk.paths, &Ui::new(true), true), &ask)
 }
 
 fn said<'a>(words: &[&'a str]) -> Vec<&'a str> {

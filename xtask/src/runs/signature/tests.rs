@@ -2,6 +2,7 @@
 
 use super::*;
 use host::failure::{code_of, remedy_of};
+use std::process::Command;
 
 /// A new key; absent, and said, where there is no ssh-keygen.
 pub(crate) fn key(dir: &Path, name: &str, kind: &str, passphrase: &str) -> Option<PathBuf> {

@@ -7,12 +7,11 @@ use super::hold::Said;
 use anyhow::{Context, Result};
 use host::failure::fail;
 use schema::ExitCode;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the child may take for one answer.
@@ -48,19 +47,19 @@ impl HoldCommand {
         if let Some(dir) = self.lease.parent() {
             fs_err::create_dir_all(dir)?;
         }
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).args(["--gpu", gpu]).args(request).arg("--lease").arg(&self.lease);
-        if let Some(library) = &self.library {
-            command.arg("--library").arg(library);
-        }
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| {
+        let (program, own) = self.words.split_first().context("no program holds clocks")?;
+        let mut args: Vec<OsString> = own.iter().map(OsString::from).collect();
+        args.extend(["--gpu", gpu].map(OsString::from));
+        args.extend(request.iter().map(OsString::from));
+        args.extend(["--lease".into(), self.lease.clone().into()]);
+        args.extend(self.library.iter().flat_map(|library| ["--library".into(), library.into()]));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let command = duct::cmd(program, args).full_env([("PATH", path)]).stderr_capture().unchecked();
+        Conversation::start(command, program.ends_with("sudo")).map_err(|error| {
             let message =
                 format!("failed to start `{}`, which locks the clocks as root: {error}", self.words.join(" "));
             fail(ExitCode::Environment, message, "run as root, or use `--clocks observe`")
-        })?;
-        Conversation::with(child, self.words[0].ends_with("sudo"))
+        })
     }
 }
 
@@ -163,20 +162,19 @@ fn end(held: &Arc<Mutex<Option<Conversation>>>) -> Result<u32> {
 
 /// A running child with its three pipes.
 struct Conversation {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    child: duct::Handle,
+    stdin: Option<PipeWriter>,
     lines: Receiver<Said>,
-    stderr: Option<JoinHandle<String>>,
     sudo: bool,
     /// Whether it ever said a line: one that did not, and is gone, has locked nothing or left a lease.
     spoke: bool,
 }
 
 impl Conversation {
-    fn with(mut child: Child, sudo: bool) -> Result<Self> {
-        let stdin = child.stdin.take();
-        let stdout = child.stdout.take().context("the clock holder has no stdout")?;
-        let stderr = child.stderr.take().context("the clock holder has no stderr")?;
+    fn start(command: duct::Expression, sudo: bool) -> std::io::Result<Self> {
+        let ((stdin, to_stdin), (stdout, to_stdout)) = (pipe()?, pipe()?);
+        // Its ends of the pipes are closed on our side with this expression.
+        let child = command.stdin_file(stdin).stdout_file(to_stdout).start()?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -188,12 +186,7 @@ impl Conversation {
                 }
             }
         });
-        let stderr = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = BufReader::new(stderr).read_to_string(&mut text);
-            text
-        });
-        Ok(Self { child, stdin, lines, stderr: Some(stderr), sudo, spoke: false })
+        Ok(Self { child, stdin: Some(to_stdin), lines, sudo, spoke: false })
     }
 
     fn ask(&mut self, mhz: u32) -> Result<()> {
@@ -250,14 +243,7 @@ impl Conversation {
     /// An error with whatever the child wrote to stderr. The child is ended and waited for as far as it lets us.
     fn broken(&mut self, what: &str) -> anyhow::Error {
         self.stdin = None;
-        self.reap();
-        let deadline = Instant::now() + Duration::from_millis(500);
-        while self.stderr.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let finished = self.stderr.take().filter(JoinHandle::is_finished);
-        let stderr = finished.and_then(|reader| reader.join().ok()).unwrap_or_default();
-        let stderr = stderr.trim();
+        let stderr = self.reap();
         let words = if stderr.is_empty() { "it said nothing".to_owned() } else { format!("it said: {stderr}") };
         let remedy = if self.sudo {
             "`sudo -v` and the same again, or use `--clocks observe`"
@@ -267,14 +253,10 @@ impl Conversation {
         fail(ExitCode::Environment, format!("the clock holder {what}; {words}"), remedy)
     }
 
-    /// Waits a while for the exit. One that hangs in the driver is left to its end of file: nobody can end it.
-    fn reap(&mut self) {
-        let deadline = Instant::now() + EXIT;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    /// Waits a while for the exit, and gives what the child wrote to stderr. One that hangs in the driver is left to its end of
+    /// file: nobody can end it.
+    fn reap(&self) -> String {
+        let ended = self.child.wait_timeout(EXIT).ok().flatten();
+        ended.map(|output| String::from_utf8_lossy(&output.stderr).trim().to_owned()).unwrap_or_default()
     }
 }

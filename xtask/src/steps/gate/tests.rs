@@ -181,39 +181,15 @@ fn environment() {
 }
 
 #[test]
-fn a_record_from_before_surroundings_were_watched_is_judged_as_it_was_and_half_a_record_is_refused() {
-    let strip = |e: &mut Evidence| {
-        let nvml = e.environment.nvml.as_mut().unwrap();
-        (nvml.watch, nvml.device, nvml.pci) = (None, None, None);
-        (e.environment.time, e.environment.device.pci) = (None, None);
-    };
-    let (mut before, facts) = evidence();
-    strip(&mut before);
-    let text = serde_json::to_string(&before.environment).unwrap();
-    for key in ["watch", "time", "pci"] {
-        assert!(!text.contains(&format!("\"{key}\"")), "{key} is written where it is absent");
-    }
-    assert_eq!(serde_json::from_str::<schema::environment::Environment>(&text).unwrap(), before.environment);
-    // Another key in a gate's evidence would be another verdict than the sealed one.
-    let gates = judge(&before, &facts);
-    let new =
-        ["watch", "pci", "clock_readings", "wall_clock_steps_ms", "drift_judged", "drift_pct_most", "power_reading"];
-    for gate in gates.iter().filter(|gate| ["environment", "clocks"].contains(&gate.name.as_str())) {
-        assert!(gate.passed && !new.iter().any(|key| gate.evidence.contains_key(*key)), "{gate:?}");
-    }
-    for give_back in [
-        |e: &mut Evidence, whole: &Evidence| e.environment.time = whole.environment.time.clone(),
-        |e: &mut Evidence, whole: &Evidence| e.environment.device.pci = whole.environment.device.pci.clone(),
-        |e: &mut Evidence, whole: &Evidence| {
-            e.environment.nvml.as_mut().unwrap().watch = whole.environment.nvml.as_ref().unwrap().watch.clone();
-        },
-    ] {
-        refuses("environment", "", |e, _| {
-            let whole = e.clone();
-            strip(e);
-            give_back(e, &whole);
-        });
-    }
+fn a_run_whose_surroundings_were_not_watched_is_refused() {
+    let strip: [fn(&mut Evidence); 4] = [
+        |e| e.environment.time = None,
+        |e| e.environment.device.pci = None,
+        |e| e.environment.nvml.as_mut().unwrap().pci = None,
+        |e| e.environment.nvml.as_mut().unwrap().watch = None,
+    ];
+    strip.iter().for_each(|strip| refuses("environment", "", |e, _| strip(e)));
+    refuses("environment", "", |e, _| strip.iter().for_each(|strip| strip(e)));
 }
 
 #[test]
@@ -299,7 +275,7 @@ fn the_compiler_s_advice_refuses_nothing_and_stands_in_the_evidence() {
         assert!(build.passed, "{}", build.reason);
         build.evidence.get(pure::gate::ADVICE).cloned()
     };
-    assert_eq!(advice(&evidence), None);
+    assert_eq!(advice(&evidence), Some(serde_json::json!([])));
     let said = |arch: &str, function: Option<&str>, code: Option<&str>| schema::build::Advisory {
         file: "preempt/yield".to_owned(),
         arch: arch.to_owned(),
@@ -343,6 +319,7 @@ fn sanitizer() {
     refuses("sanitizer", "another compute-sanitizer than the environment names", |e, _| {
         e.environment.sanitizer = Some("Version 2024.1.0.0".to_owned());
     });
+    refuses("sanitizer", "what the harness printed was not kept", |e, _| e.sanitizer[0].verdict.printed = None);
     refuses("sanitizer", "answers to another verdict's nonce", |e, _| {
         e.sanitizer[1].verdict.nonce = e.sanitizer[0].verdict.nonce.clone();
     });

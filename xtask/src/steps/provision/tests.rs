@@ -309,7 +309,7 @@ fn a_gpu_that_docker_does_not_bring_in_is_refused_before_any_work() {
     check_refused("run ", gpus, true, "knows no GPU runtime", "nvidia-ctk runtime configure");
     let library =
         "echo 'nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: x' >&2; exit 125";
-    check_refused("run ", library, true, "finds no driver libraries", "type -a docker");
+    check_refused("run ", library, true, "finds no libraries of it", "type -a docker");
     let cdi = "echo 'Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=0' >&2; exit 126";
     check_refused("run ", cdi, true, "CDI specification", "nvidia-ctk cdi generate");
 }
@@ -439,7 +439,7 @@ fn what_waiting_does_not_help_is_asked_once() {
             "a nearby tag is another image",
         ),
         ("failed to register layer: write /usr/x: no space left on device", "a disk is full", "df -i"),
-        ("W: GPG error: x InRelease: NO_PUBKEY 0123456789ABCDEF", "signature", "never install unsigned"),
+        ("W: GPG error: x InRelease: NO_PUBKEY 0123456789ABCDEF", "a signature", "unsigned packages"),
         ("dial tcp: lookup registry: no such host", "the network", "--make-base"),
     ] {
         let (bench, done) = ask_pinned(&pulls(9, &format!("Error response from daemon: {said}")));
@@ -494,7 +494,7 @@ fn a_pinned_digest_from_another_registry_is_the_same_base() {
 #[test]
 fn a_build_that_fails_says_of_what_kind_it_is() {
     let key = "echo \"E: The repository 'x' is not signed.\"; exit 100";
-    check_refused("build ", key, false, "signature cannot be checked", "never install unsigned");
+    check_refused("build ", key, false, "a signature", "unsigned packages");
     let full = "echo 'write /opt/assay/cuda/bin/nvcc: no space left on device' >&2; exit 1";
     check_refused("build ", full, false, "a disk is full", "df -h");
     let gone = "echo 'ERROR: failed to solve: x: failed to resolve source metadata for x: not found' >&2; exit 1";

@@ -1,8 +1,11 @@
 //! What is sanitized and then run: the built harness with its cubins, a plan and a device.
 
+use crate::steps::build::Built;
 use schema::Digest;
-use schema::build::{BuildRecord, Cubin, Kernel};
-use std::path::{Path, PathBuf};
+use schema::build::{Cubin, Kernel};
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// The built harness on one device: what is sanitized, and what is run.
 #[derive(Clone, Debug)]
@@ -27,12 +30,13 @@ pub struct Program {
 
 impl Program {
     /// The part of a build that runs on one architecture.
-    pub fn new(record: &BuildRecord, cubins: &Path, harness: &Path, plan: &Path, arch: &str, device: &str) -> Self {
+    pub fn new(built: &Built, plan: PathBuf, arch: &str, device: &str) -> Self {
+        let record = &built.record;
         Self {
-            harness: harness.to_owned(),
+            harness: built.harness(),
             harness_digest: record.harness,
-            cubins: cubins.to_owned(),
-            plan: plan.to_owned(),
+            cubins: built.cubins_dir(),
+            plan,
             kernels: record.kernels.iter().filter(|kernel| kernel.arch == arch).cloned().collect(),
             built: record.cubins.iter().filter(|cubin| cubin.arch == arch).cloned().collect(),
             arch: arch.to_owned(),

@@ -3,8 +3,7 @@
 
 use super::{check_all, check_stale, of_phase, publish_run};
 use crate::ask::status::{Report, TreeSass, status};
-use crate::path::session::build_context;
-use crate::steps::build::kernels;
+use crate::steps::build::{BuildContext, kernels};
 use crate::steps::provision::{ProvisionOptions, Provisioned, RuntimeChoice, provision};
 use crate::trial::{OnDisk, Trial};
 use host::paths::Paths;
@@ -72,7 +71,7 @@ fn real_kernels(root: &Path) -> BTreeMap<String, String> {
 }
 
 fn built(disk: &OnDisk, provisioned: &Provisioned) -> TreeSass {
-    let context = build_context(&disk.paths, provisioned, vec!["sm_90".to_owned()], true, &|_, _, _| {});
+    let context = BuildContext::new(&disk.paths, &provisioned.key, vec!["sm_90".to_owned()], true, &|_, _, _| {});
     let (nvcc, kernels) = kernels(&context, &*provisioned.runtime, &provisioned.toolkit).unwrap();
     TreeSass { nvcc, kernels }
 }

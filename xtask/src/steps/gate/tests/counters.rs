@@ -15,14 +15,8 @@ fn agreeing(evidence: &Evidence) -> CounterEvidence {
         block: 128,
         registers: kernel.registers.into(),
         fits: [("registers".to_owned(), kernel.blocks_per_sm.into()), ("shared_mem".to_owned(), 1)].into(),
-        occupancy_possible_pct: 31.25,
-        occupancy_achieved_pct: 6.0,
-        instructions: 1000,
         local_loads: 0,
         local_stores: 0,
-        local_load_bytes: 0,
-        local_store_bytes: 0,
-        stalls: [("barrier".to_owned(), 0.5)].into(),
     });
     let program =
         CountedProgram { program: "drain".into(), not_counted: None, log: None, launches: launches.collect() };

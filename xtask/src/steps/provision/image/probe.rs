@@ -136,9 +136,9 @@ fn ask(paths: &Paths, runtime: &DockerRuntime) -> Result<Probed> {
 fn failed(runtime: &DockerRuntime, dir: &Path, ended: &Ended) -> anyhow::Error {
     let said = refusal(ended.code, &ended.stderr, &ended.stdout);
     let code = ended.code.map_or("none in time".to_owned(), |code| code.to_string());
-    let about_gpu = matches!(said.kind, Kind::GpuForbidden | Kind::GpuLost | Kind::DriverBroken | Kind::DriverLibrary);
+    let about_gpu = matches!(said.kind, Kind::GpuClosed | Kind::Driver);
     if ended.code == Some(NO_GPU) || about_gpu {
-        let kind = if about_gpu { said.kind } else { Kind::GpuForbidden };
+        let kind = if about_gpu { said.kind } else { Kind::GpuClosed };
         let way = runtime.gpu_access.name();
         let message = format!("{}, brought in by {way} (exit code {code}): {}", kind.means(), said.said);
         return fail(ExitCode::Environment, message, kind.remedy());

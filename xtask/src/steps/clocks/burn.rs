@@ -1,62 +1,24 @@
 //! The load under which a clock is proven: `harness burn`, with its in-band clock as it comes.
 
-use super::Session;
-use crate::cli::flags;
-use crate::path::device::Device;
-use crate::path::freeze::freeze;
-use crate::steps::clocks::holder::HoldCommand;
-use crate::steps::clocks::prove::Load;
-use crate::steps::clocks::{ClockContext, lease, lock};
+use super::prove::Load;
 use crate::steps::sanitize::Program;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use host::container::{Runtime, Task};
 use host::failure::fail;
-use host::gpu::nvml::Gpu;
 use pure::progress::parse;
 use schema::ExitCode;
-use schema::environment::ClockRecord;
-use schema::plan::ProfileName;
 use schema::progress::Progress;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-impl Session<'_> {
-    /// Locks the clocks, proves it under the harness's load, and holds them until `until` returns.
-    ///
-    /// # Errors
-    /// Exit 11 when the clocks cannot be held or put back, 17 when no clock holds under load.
-    pub fn hold_clocks(
-        &mut self,
-        place: &flags::Where,
-        device: &Device,
-        mhz: Option<u32>,
-        until: impl FnOnce(),
-    ) -> Result<ClockRecord> {
-        let gpu: Arc<dyn Gpu> = device.gpu.clone().context("the emulated device has no clocks")?;
-        let frozen = freeze(self.paths, "preempt", ProfileName::Smoke, &[])?;
-        let provisioned = self.provision(place, device)?;
-        let built = self.build(&provisioned, device, &[])?;
-        let program = self.program(&built, &frozen, device)?;
-        let scratch = tempfile::tempdir_in(self.paths.state())?;
-        let load = Burn { runtime: &*provisioned.runtime, program: &program, scratch: scratch.path().to_owned() };
-        let hold = HoldCommand::new(gpu.library().map(|(path, _)| path), lease::path(self.paths))?;
-        let context = ClockContext { gpu, load: &load, hold };
-        lock(&context, mhz, |_| {
-            until();
-            Ok(())
-        })
-    }
-}
-
 /// The harness as a load.
-pub(super) struct Burn<'a> {
+pub struct Burn<'a> {
     /// Where it runs.
-    pub(super) runtime: &'a dyn Runtime,
+    pub runtime: &'a dyn Runtime,
     /// What runs.
-    pub(super) program: &'a Program,
+    pub program: &'a Program,
     /// A folder it may write, and does not.
-    pub(super) scratch: PathBuf,
+    pub scratch: PathBuf,
 }
 
 impl Load for Burn<'_> {
