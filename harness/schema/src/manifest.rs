@@ -121,6 +121,9 @@ pub struct Attempt {
     pub sass: Digest,
     /// Device id.
     pub device: String,
+    /// Digest of the contract; absent in attempts from before there were contracts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<Digest>,
     /// `open`, or how it ended: `measured`, `failed: …`, `abandoned`.
     pub outcome: String,
 }

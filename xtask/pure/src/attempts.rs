@@ -26,6 +26,8 @@ pub struct Intent {
     pub sass: Digest,
     /// Device id.
     pub device: String,
+    /// Digest of the run's contract.
+    pub contract: Digest,
 }
 
 /// A chain that holds.
@@ -85,8 +87,9 @@ impl Chain {
     /// When it cannot be written as JSON.
     pub fn open(&mut self, intent: Intent, opened: String) -> Result<(Attempt, String)> {
         let n = self.next();
-        let Intent { run, plan, sass, device } = intent;
-        self.append(Attempt { n, previous: self.head(), opened, run, plan, sass, device, outcome: OPEN.to_owned() })
+        let Intent { run, plan, sass, device, contract } = intent;
+        let (previous, contract, outcome) = (self.head(), Some(contract), OPEN.to_owned());
+        self.append(Attempt { n, previous, opened, run, plan, sass, device, contract, outcome })
     }
 
     /// Appends the outcome of an open attempt; gives the line for the file, with its line break.

@@ -17,6 +17,7 @@ use schema::ExitCode;
 use schema::build::{BuildRecord, Kernel};
 use schema::cell::CellRecord;
 use schema::claim::ClaimFile;
+use schema::contract::{CONTRACT, Contract};
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::metrics::{Metric, from_csv};
@@ -115,6 +116,7 @@ struct Run {
     claims: ClaimFile,
     verdict: Verdict,
     metrics: Vec<Metric>,
+    contract: Contract,
     /// Symbols by `phase/cell`.
     launched: BTreeMap<String, BTreeSet<String>>,
 }
@@ -134,7 +136,7 @@ impl Run {
         for name in headers.filter(|name| name.starts_with("cells/") && name.ends_with(".json")) {
             let record: CellRecord = json(&layout, name)?;
             let symbols = record.configs.into_iter().map(|config| config.symbol).collect();
-            launched.insert(format!("{}/{}", record.phase.name(), record.cell), symbols);
+            launched.insert(format!("{}/{}", record.phase, record.cell), symbols);
         }
         Ok(Self {
             environment: json(&layout, "environment.json")?,
@@ -143,6 +145,7 @@ impl Run {
             claims: toml::from_str(&text("claims.toml")?).context("claims.toml")?,
             verdict: json(&layout, VERDICT)?,
             metrics: from_csv(&text("summary/metrics.csv")?)?,
+            contract: contract_of(&layout)?,
             id,
             manifest,
             launched,
@@ -151,7 +154,12 @@ impl Run {
 
     fn judge(&self, tree: &mut Tree<'_>, now: &Differences, notebook: &Notebook, report: &mut Report) -> Result<()> {
         let planned = tree.plan_like(&self.plan)?;
-        let plans = Plans { measured: &self.plan, now: planned.as_ref(), slots: &self.environment.device.slots };
+        let plans = Plans {
+            measured: &self.plan,
+            now: planned.as_ref(),
+            contract: &self.contract,
+            slots: &self.environment.device.slots,
+        };
         let mut bases = of_metrics(&self.metrics, &self.launched, plans);
         bases.extend(of_claims(&self.verdict.claims, &self.claims, &self.metrics, &self.launched, plans)?);
         let measured = measured_sass(&self.build, &self.environment.device.arch);
@@ -169,6 +177,12 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// The run's contract; the empty one for a run from before there were any.
+fn contract_of(layout: &Layout) -> Result<Contract> {
+    let held = layout.read(CONTRACT)?.map(|bytes| Contract::parse(&bytes).with_context(|| layout.shown(CONTRACT)));
+    Ok(held.transpose()?.unwrap_or_default())
 }
 
 fn json<T: DeserializeOwned>(layout: &Layout, name: &str) -> Result<T> {

@@ -2,20 +2,14 @@
 
 use super::{Context, Done};
 use crate::cli::flags;
-use crate::path::device::{Device, choose};
+use crate::path::device::choose;
 use crate::path::freeze::{experiments, freeze, plan_file};
 use crate::path::permit::frozen;
 use anyhow::Result;
 use schema::claim::ClaimFile;
-use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
-use schema::plan::{Plan, ProfileName, Slots};
+use schema::plan::ProfileName;
 use serde_json::json;
-use std::sync::LazyLock;
 
-/// Slots of the emulated device.
-static EMULATED: LazyLock<Slots> = LazyLock::new(|| slots(2, 2));
-/// Slots to estimate with before a GPU was opened: those of an H200.
-static TYPICAL: LazyLock<Slots> = LazyLock::new(|| slots(132, 5));
 /// Seconds of the steps before the first measurement, on two cores, when nothing is cached: provision, build, sanitize.
 const FIRST_STEPS_S: [(&str, f64); 3] = [("provision", 60.0), ("build", 180.0), ("sanitize", 60.0)];
 /// Disk of toolkit, build and container image, in GB.
@@ -33,10 +27,10 @@ pub fn list(ctx: &Context<'_>) -> Result<Done> {
         let mut profiles = Vec::new();
         for profile in file.profile.keys() {
             let frozen = freeze(ctx.paths, &name, *profile, &[])?;
-            let cells = frozen.plan.cells(&TYPICAL);
-            lines.push(format!("  profile {}: {} cells", word(*profile), cells.len()));
-            let phases: Vec<&str> = frozen.plan.phases.iter().map(|phase| phase.name()).collect();
-            profiles.push(json!({"name": word(*profile), "phases": phases, "cells": cells.len()}));
+            let minutes = file.minutes.get(profile);
+            let told = minutes.map_or_else(String::new, |minutes| format!(", about {minutes} minutes on a GPU"));
+            lines.push(format!("  profile {}: {}{told}", word(*profile), frozen.plan.phases.join(", ")));
+            profiles.push(json!({"name": word(*profile), "phases": frozen.plan.phases, "minutes": minutes}));
         }
         let text = fs_err::read_to_string(ctx.paths.experiment(&name).join("claims.toml"))?;
         let claims: ClaimFile = toml::from_str(&text)?;
@@ -54,7 +48,8 @@ pub fn list(ctx: &Context<'_>) -> Result<Done> {
 pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     let device = choose(&ask.device)?;
     let frozen = frozen(ctx.paths, ask, &device)?;
-    let run_s = estimate_s(&frozen.plan, &device);
+    let minutes = plan_file(ctx.paths, &ask.experiment)?.minutes;
+    let run_s = 60.0 * minutes.get(&frozen.plan.profile_name).copied().unwrap_or_default();
     let mut steps: Vec<(&str, f64)> = FIRST_STEPS_S.to_vec();
     if device.is_emulated() {
         steps.retain(|(name, _)| *name != "sanitize");
@@ -71,16 +66,6 @@ pub(super) fn dry_run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done>
     let object =
         json!({"dry_run": true, "device": device.slug, "steps": objects, "seconds": total, "disk_gb": DISK_GB});
     Ok(Done::said(object, lines.join("\n")))
-}
-
-fn slots(sms: u32, per_sm: u32) -> Slots {
-    let kernels = ["calibrate_per_sm", "drain_per_sm", "yield_per_sm"];
-    kernels.iter().fold(Slots::of_sms(sms), |slots, kernel| slots.with(kernel, per_sm))
-}
-
-fn estimate_s(plan: &Plan, device: &Device) -> f64 {
-    let (slots, tile_us) = if device.is_emulated() { (&*EMULATED, EMULATED_TILE_US) } else { (&*TYPICAL, GPU_TILE_US) };
-    plan.cells(slots).iter().map(|cell| plan.estimate_s(&cell.work, slots, tile_us)).sum()
 }
 
 fn word(profile: ProfileName) -> String {

@@ -165,10 +165,10 @@ fn stand(run: &str, standing: &Report) -> Result<usize> {
 
 /// Decisions speak of phases that there are.
 fn known_phases(paths: &Paths, phases: &[String]) -> Result<()> {
-    let known: Vec<String> = experiments(paths)?
-        .into_iter()
-        .flat_map(|name| schema::plan::Phase::ALL.map(|phase| format!("{name}/{}", phase.name())))
-        .collect();
+    let mut known = Vec::new();
+    for name in experiments(paths)? {
+        known.extend(plan_file(paths, &name)?.phases.iter().map(|phase| format!("{name}/{phase}")));
+    }
     match phases.iter().find(|phase| !known.contains(phase)) {
         None => Ok(()),
         Some(unknown) => {

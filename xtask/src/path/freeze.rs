@@ -4,8 +4,8 @@ use anyhow::Result;
 use host::failure::fail;
 use host::paths::Paths;
 use schema::claim::ClaimFile;
-use schema::plan::{Phase, Plan, PlanFile, ProfileName};
-use schema::{Digest, ExitCode, FORMAT};
+use schema::plan::{Plan, PlanFile, ProfileName};
+use schema::{Digest, ExitCode};
 use std::path::Path;
 
 /// One experiment, frozen for one run.
@@ -58,27 +58,20 @@ pub fn experiments(paths: &Paths) -> Result<Vec<String>> {
 /// Exit 10 for an unknown experiment, profile or phase, and for a plan or claim file that is malformed or inconsistent.
 pub fn freeze(paths: &Paths, name: &str, profile: ProfileName, phases: &[String]) -> Result<Frozen> {
     let file = plan_file(paths, name)?;
-    let Some(numbers) = file.profile.get(&profile) else {
+    if !file.profile.contains_key(&profile) {
         let known: Vec<_> = file.profile.keys().map(|p| format!("{p:?}").to_lowercase()).collect();
         return Err(fail(
             ExitCode::Config,
             format!("experiment {name:?} has no profile {:?}; it has {}", profile, known.join(", ")),
             "cargo xtask list",
         ));
-    };
-    let phases = chosen(phases)?;
-    let plan = Plan {
-        format: FORMAT,
-        experiment: file.experiment.clone(),
-        profile_name: profile,
-        clocks: file.clocks,
-        terms: file.terms.clone().into_iter().filter(|(phase, _)| phases.contains(phase)).collect(),
-        phases,
-        compare: file.compare.clone(),
-        profile: numbers.clone(),
-    };
+    }
+    if let Some(other) = phases.iter().find(|phase| !file.phases.contains(phase)) {
+        let message = format!("there is no phase {other:?}; there is {}", file.phases.join(", "));
+        return Err(fail(ExitCode::Config, message, "cargo xtask list"));
+    }
     let plan_path = paths.experiment(name).join("plan.toml");
-    plan.check().map_err(|error| invalid(&plan_path, &format!("{error:#}")))?;
+    let plan = file.freeze(profile, phases).map_err(|error| invalid(&plan_path, &format!("{error:#}")))?;
     let plan_toml = toml::to_string(&plan)?;
     let claims_path = paths.experiment(name).join("claims.toml");
     let claims_toml = fs_err::read_to_string(&claims_path)?;
@@ -123,20 +116,6 @@ fn parse_claims(path: &Path, text: &str) -> Result<ClaimFile> {
         }
     }
     Ok(file)
-}
-
-fn chosen(phases: &[String]) -> Result<Vec<Phase>> {
-    for name in phases {
-        if !Phase::ALL.iter().any(|phase| phase.name() == name) {
-            let known: Vec<_> = Phase::ALL.iter().map(|phase| phase.name()).collect();
-            let message = format!("there is no phase {name:?}; there is {}", known.join(", "));
-            return Err(fail(ExitCode::Config, message, "cargo xtask list"));
-        }
-    }
-    let wanted = |phase: &Phase| {
-        phases.is_empty() || *phase == Phase::Instrument || phases.iter().any(|name| name == phase.name())
-    };
-    Ok(Phase::ALL.into_iter().filter(wanted).collect())
 }
 
 /// File, line and what was expected: what a person needs to mend a TOML file.

@@ -11,6 +11,7 @@ use crate::steps::clocks::holder::HoldCommand;
 use crate::steps::clocks::telemetry::Sampler;
 use crate::steps::clocks::{ClockContext, Mode, facts, lease, no_clocks, with_clocks};
 use crate::steps::counters::{self, Counters};
+use crate::steps::describe::describe;
 use crate::steps::record::{Beside, Watched, record};
 use crate::steps::run::{Measured, RunContext, run};
 use crate::steps::sanitize::Program;
@@ -120,17 +121,19 @@ pub fn measure(
     }
     // Before the attempt is on record: a GPU in use is no attempt.
     let resting = device.gpu.clone().map(|gpu| Resting::look(gpu)).transpose()?;
+    let program = Program { plan: dir.join("plan.toml"), ..subject.program.clone() };
+    let described = describe(&*provisioned.runtime, &program, &frozen.plan.experiment, &dir)?;
     let intent = Intent {
         run: found.id.clone(),
         plan: frozen.plan_digest(),
         sass: sass_digest(&built.record, &device.arch),
         device: device.id.clone(),
+        contract: described.digest,
     };
     let attempt = attempts::open(paths, intent)?;
     found.measured_since.get_or_insert_with(now);
     found.keep(paths)?;
-    let program = Program { plan: dir.join("plan.toml"), ..subject.program.clone() };
-    let plan = RunContext { ui: ctx.ui, run_dir: &dir, plan: &frozen.plan, deadline: DEADLINE };
+    let plan = RunContext { ui: ctx.ui, run_dir: &dir, contract: &described.contract, deadline: DEADLINE };
     let work = || {
         let harness = Harness { ctx: &plan, runtime: &*provisioned.runtime, program: &program };
         let measured = match &resting {

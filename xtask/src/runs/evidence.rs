@@ -16,10 +16,10 @@ use pure::summary::{BlockCheck, CellData};
 use rayon::prelude::*;
 use schema::build::BuildRecord;
 use schema::cell::{CellFile, CellRecord};
+use schema::contract::{CONTRACT, Contract, TableSpec};
 use schema::counters::{CounterLog, CounterReport};
 use schema::environment::Environment;
 use schema::manifest::Manifest;
-use schema::plan::Phase;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::sanitize::{Printed, SanitizerVerdict, VERDICT_FORMAT};
 use schema::table::{MAX_VALUES, Reader, Table};
@@ -91,8 +91,12 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
         return Err(unreadable(layout, "plan.toml", &error));
     }
     let data: Vec<CellData> = cells.iter().map(|cell| cell.data.clone()).collect();
+    let contract = has(CONTRACT).then(|| contract(layout)).transpose()?;
+    let (contract, contract_digest) = contract.map_or_else(Default::default, |(it, digest)| (it, Some(digest)));
     Ok(Evidence {
-        recomputed: derive(&plan, &environment.device.slots, &manifest.predicate.run, &data),
+        recomputed: derive(&contract, &manifest.predicate.run, &data),
+        contract,
+        contract_digest,
         plan_digest: text(layout, "plan.toml").map(Digest::of)?,
         claims: toml_file(layout, "claims.toml")?,
         claims_digest: text(layout, "claims.toml").map(Digest::of)?,
@@ -110,6 +114,16 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
         plan,
         manifest,
     })
+}
+
+/// The contract that a run holds, with the digest of its bytes.
+///
+/// # Errors
+/// When it is absent or is none.
+pub fn contract(layout: &Layout) -> Result<(Contract, Digest)> {
+    let text = text(layout, CONTRACT)?;
+    let contract = Contract::parse(text.as_bytes()).map_err(|error| unreadable(layout, CONTRACT, &error))?;
+    Ok((contract, Digest::of(&text)))
 }
 
 fn reopened(layout: &Layout) -> Result<Vec<Reopened>> {
@@ -141,8 +155,13 @@ pub fn history(paths: &Paths, evidence: &Evidence) -> Result<Option<History>> {
 pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedFacts>> {
     let named: BTreeSet<&str> = evidence.manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
     let mut tables = Vec::new();
-    let unnamed =
-        evidence.cells.iter().flat_map(|cell| owed(cell).map(|suffix| format!("cells/{}{suffix}", cell.name())));
+    let owed = |cell: &CellEvidence| -> Vec<String> {
+        let table = table_of(evidence, cell);
+        let blocks = table.is_some_and(|table| table.blocks.is_some()).then_some(".blocks.parquet");
+        let clock = cell.data.launches.is_some().then_some(".clock.parquet");
+        clock.into_iter().chain(blocks).map(|suffix| format!("cells/{}{suffix}", cell.name())).collect()
+    };
+    let unnamed = evidence.cells.iter().flat_map(owed);
     let unnamed: Vec<String> = unnamed.filter(|name| !named.contains(name.as_str())).collect();
     for cell in &evidence.cells {
         for (suffix, check) in [(".blocks.parquet", blocks as Check), (".clock.parquet", clock as Check)] {
@@ -162,7 +181,10 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
     }
     // A cell's block rows can be millions, so cells are read side by side, in pieces, and only what they say is kept.
     let found = tables.par_iter().map(|(cell, name, check)| {
-        let mut facts = layout.table(name).and_then(|reader| check(cell, reader)).with_context(|| name.clone())?;
+        let mut facts = layout
+            .table(name)
+            .and_then(|reader| check(cell, table_of(evidence, cell), reader))
+            .with_context(|| name.clone())?;
         facts.faults = facts.faults.into_iter().map(|fault| format!("{name}: {fault}")).collect();
         Ok(facts)
     });
@@ -170,19 +192,16 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
     Ok(Some(found.into_iter().fold(absent, DetachedFacts::and)))
 }
 
-/// The detached tables that a cell must have: windows of its launches' clocks, and for yields the rows of blocks.
-fn owed(cell: &CellEvidence) -> impl Iterator<Item = &'static str> {
-    let record = &cell.data.record;
-    let yields = record.phase == Phase::Yield && !record.cell.starts_with("cost,");
-    let clocked = cell.data.launches.is_some();
-    [(clocked, ".clock.parquet"), (yields, ".blocks.parquet")].into_iter().filter(|(owed, _)| *owed).map(|(_, s)| s)
+fn table_of<'a>(evidence: &'a Evidence, cell: &CellEvidence) -> Option<&'a TableSpec> {
+    evidence.contract.table(cell.spec(&evidence.contract)?)
 }
 
-type Check = fn(&CellEvidence, Reader) -> Result<DetachedFacts>;
+type Check = fn(&CellEvidence, Option<&TableSpec>, Reader) -> Result<DetachedFacts>;
 
-fn blocks(cell: &CellEvidence, mut rows: Reader) -> Result<DetachedFacts> {
+fn blocks(cell: &CellEvidence, table: Option<&TableSpec>, mut rows: Reader) -> Result<DetachedFacts> {
     let events = cell.data.events.rows() as u64;
-    let mut check = BlockCheck::new(&cell.data.events)?;
+    let table = table.context("the contract does not name this cell")?;
+    let mut check = BlockCheck::new(&cell.data.events, table)?;
     while let Some(piece) = rows.piece()? {
         check.add(&piece)?;
     }
@@ -194,7 +213,7 @@ const MOST_WINDOWS: usize = 1 << 23;
 
 /// Window count, slowest, median and fastest window of each launch, derived again; kilohertz may differ by how they were
 /// rounded.
-fn clock(cell: &CellEvidence, mut windows: Reader) -> Result<DetachedFacts> {
+fn clock(cell: &CellEvidence, _: Option<&TableSpec>, mut windows: Reader) -> Result<DetachedFacts> {
     const ROUNDING_KHZ: f64 = 2.0;
     let launches = cell.data.launches.as_ref().context("the cell has no launches")?;
     ensure!(windows.rows() <= MOST_WINDOWS, "{} clock windows are more than a cell may have", windows.rows());
@@ -247,8 +266,8 @@ fn cell(layout: &Layout, name: &str, digests: &BTreeMap<&str, Digest>) -> Result
     check_format(name, record.format)?;
     let stem = name.strip_suffix(".json").expect("headers end so");
     let mut faults = Vec::new();
-    if stem != format!("cells/{}/{}", record.phase.name(), record.cell) {
-        faults.push(format!("{name} holds the header of {}/{}", record.phase.name(), record.cell));
+    if stem != format!("cells/{}/{}", record.phase, record.cell) {
+        faults.push(format!("{name} holds the header of {}/{}", record.phase, record.cell));
     }
     for CellFile { suffix, sha256, .. } in &record.files {
         if digests.get(format!("{stem}{suffix}").as_str()) != Some(sha256) {

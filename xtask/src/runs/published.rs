@@ -1,6 +1,6 @@
 //! Published runs as the rendered Markdown tells them, and the Markdown itself. Rendering is done in `pure::render`.
 
-use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
+use super::layout::{Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
 use super::past;
 use anyhow::{Context, Result};
 use host::failure::fail;
@@ -12,6 +12,7 @@ use pure::notebook::{Entry, Kind, Notebook, parse};
 use pure::prose::{self, Numbers};
 use pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
 use pure::standing::{Entries, NumberId};
+use schema::contract::{CONTRACT, Contract};
 use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::metrics::{Metric, from_csv};
@@ -52,9 +53,9 @@ fn load(paths: &Paths, run: String, notebook: Option<&Notebook>) -> Result<Publi
     let metrics = from_csv(&metrics)?;
     let mut run = told(&manifest, &json(&layout, VERDICT)?, &environment, metrics, notebook);
     run.events_in = left.map(|record| record.commit);
-    if layout.read(COUNTERS)?.is_some() {
-        let bytes = sealed(&layout, &manifest, COUNTERS)?;
-        run.counters = Some(serde_json::from_slice(&bytes).with_context(|| layout.shown(COUNTERS))?);
+    if layout.read(CONTRACT)?.is_some() {
+        run.contract =
+            Contract::parse(&sealed(&layout, &manifest, CONTRACT)?).with_context(|| layout.shown(CONTRACT))?;
     }
     if let Some(reopened) = layout.read(REOPENED)? {
         let file: ReopenedFile = toml::from_str(&String::from_utf8(reopened).context(REOPENED)?)
@@ -109,7 +110,8 @@ pub fn told(
         waivers: Vec::new(),
         refused_before: notebook.map(|notebook| refused_before(notebook, manifest, verdict)).unwrap_or_default(),
         withdrawn: notebook.map(|notebook| withdrawals(notebook, &predicate.run)).unwrap_or_default(),
-        counters: None,
+        contract: Contract::default(),
+        rules: verdict.rules,
         remarks: advice(verdict).into_iter().collect(),
         events_in: None,
     }

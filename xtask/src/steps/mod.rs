@@ -3,6 +3,7 @@
 pub mod build;
 pub mod clocks;
 pub mod counters;
+pub mod describe;
 pub mod gate;
 pub mod provision;
 pub mod record;

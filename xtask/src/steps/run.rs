@@ -23,7 +23,7 @@ use host::ui::{Ui, spoken};
 use pure::progress::{EndMark, end_mark};
 use pure::text::quoted;
 use schema::cell::{CellRecord, DeviceFacts};
-use schema::plan::Plan;
+use schema::contract::Contract;
 use schema::{Digest, ExitCode};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -37,10 +37,10 @@ const REPLAN: &str = "edit harness/experiments/EXPERIMENT/plan.toml, then cargo 
 pub struct RunContext<'a> {
     /// Progress.
     pub ui: &'a Ui,
-    /// The run directory, which holds the frozen `plan.toml`.
+    /// The run directory, which holds the frozen `plan.toml` and `contract.json`.
     pub run_dir: &'a Path,
-    /// That plan.
-    pub plan: &'a Plan,
+    /// What the run must contain.
+    pub contract: &'a Contract,
     /// The whole harness is killed after this long; a silent one much sooner.
     pub deadline: Duration,
 }
@@ -86,7 +86,7 @@ pub fn run(
     let end = accept(&ended, &nonce, &follow)?;
     let device = device.ok_or_else(|| incomplete("the harness named no device".to_owned()))?;
     check_device(program, &device)?;
-    let cells = check_cells(ctx.run_dir, ctx.plan, &device)?;
+    let cells = check_cells(ctx.run_dir, ctx.contract, &device)?;
     check_cubins(program, &end, &cells)?;
     let seconds = began.elapsed().as_secs_f64();
     let time = spoken(began.elapsed());
@@ -99,8 +99,8 @@ impl Measured {
     ///
     /// # Errors
     /// 17 when a cell is incomplete, 16 when a file is not what its header says.
-    pub fn load(run_dir: &Path, plan: &Plan, device: DeviceFacts) -> Result<Self> {
-        let cells = check_cells(run_dir, plan, &device)?;
+    pub fn load(run_dir: &Path, contract: &Contract, device: DeviceFacts) -> Result<Self> {
+        let cells = check_cells(run_dir, contract, &device)?;
         let resumed = u32::try_from(cells.len())?;
         Ok(Self { run_dir: run_dir.to_owned(), device, cells, resumed, launches: 0, seconds: 0.0 })
     }

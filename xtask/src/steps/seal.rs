@@ -11,7 +11,6 @@ use pure::derive::derive;
 use pure::json::to_bytes;
 use pure::summary::CellData;
 use schema::cell::CellRecord;
-use schema::environment::Environment;
 use schema::manifest::{
     Attempt, Detached, Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Step, Subject, SubjectDigest,
 };
@@ -117,7 +116,7 @@ pub fn seal(dir: &Path, inputs: SealInputs) -> Result<Sealed> {
     let plan = plan_of(dir)?;
     if !sealed_before {
         files::write_whole(&dir.join("attempts.jsonl"), inputs.attempts_log.as_bytes())?;
-        write_summary(dir, &plan)?;
+        write_summary(dir)?;
     }
     let subject = subjects(dir)?;
     let manifest = Manifest {
@@ -214,12 +213,11 @@ fn first_difference(sealed: &[Subject], found: &[Subject]) -> Option<String> {
     missing.or_else(|| found.difference(&sealed).next()).map(|(name, _)| name.clone())
 }
 
-fn write_summary(dir: &Path, plan: &Plan) -> Result<()> {
-    let environment: Environment = serde_json::from_slice(&files::read_plain(&dir.join("environment.json"))?)
-        .with_context(|| format!("failed to read {}", dir.join("environment.json").display()))?;
+fn write_summary(dir: &Path) -> Result<()> {
+    let contract = super::describe::load(dir)?;
     let cells = cells(dir)?;
     let run = Layout::Raw(dir.to_owned()).run();
-    let derived = derive(plan, &environment.device.slots, &run, &cells);
+    let derived = derive(&contract, &run, &cells);
     if !derived.fault.is_empty() {
         return Err(fail(
             ExitCode::Measurement,

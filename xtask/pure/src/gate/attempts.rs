@@ -41,6 +41,8 @@ fn judge_own(rule: &mut Rule, evidence: &Evidence, own: &Attempt) {
     let device = &evidence.environment.device;
     rule.require(own.run == predicate.run, format!("the last attempt is of run {}", own.run), AGAIN);
     rule.require(own.plan == evidence.plan_digest, "the attempt was opened with another plan", AGAIN);
+    let same = own.contract.is_some() && own.contract == evidence.contract_digest;
+    rule.require(same, "the attempt was opened with another contract", AGAIN);
     rule.require(own.device == device.id, "the attempt was opened with another device", AGAIN);
     rule.require(own.outcome == MEASURED, format!("the attempt ended as {:?}", own.outcome), AGAIN);
     let measured = evidence.build.as_ref().map_or(Digest::of(b""), |build| sass_digest(build, &device.arch));

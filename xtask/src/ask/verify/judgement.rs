@@ -4,7 +4,7 @@ use super::Report;
 use super::files::SealedBytes;
 use crate::runs::layout::{Layout, MANIFEST, PROVENANCE, VERDICT};
 use crate::runs::{evidence, provenance};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use host::paths::Paths;
 use pure::gate::evidence::History;
 use pure::gate::{self, Evidence, Facts};
@@ -103,7 +103,8 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
         let file = format!("cells/{name}{}", sample::SUFFIX);
         let faults = layout.table(&file).and_then(|reader| reader.all(MAX_VALUES)).and_then(|rows| {
             let events = sample::rows_of(&cell.data.events, &name, &chosen)?;
-            check_blocks(&events, &rows)
+            let spec = cell.spec(&evidence.contract).and_then(|spec| evidence.contract.table(spec));
+            check_blocks(&events, spec.context("the contract does not name this cell")?, &rows)
         });
         match faults {
             Err(error) => report.fault(layout.shown(&file), "malformed", &error),

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use host::failure::{does_not_hold, fail};
 use host::files::{digest_plain, exists, read_plain};
 use schema::cell::{CellRecord, DeviceFacts};
-use schema::plan::{Cell, Plan};
+use schema::contract::{CellSpec, Contract};
 use schema::{Digest, ExitCode, check_format};
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ const MOST_NAMED: usize = 5;
 ///
 /// # Errors
 /// 17 when cells are missing, 16 when a header is about something else or a file is not what its header says.
-pub fn check_cells(run_dir: &Path, plan: &Plan, device: &DeviceFacts) -> Result<Vec<CellRecord>> {
+pub fn check_cells(run_dir: &Path, contract: &Contract, device: &DeviceFacts) -> Result<Vec<CellRecord>> {
     let plan_digest = digest_plain(&run_dir.join("plan.toml"))?.0;
-    let check = Check { run_dir, plan, plan_digest, device };
-    let cells = plan.cells(&device.slots);
+    let check = Check { run_dir, contract, plan_digest, device };
+    let cells = &contract.cells;
     let missing: Vec<String> = cells.iter().filter(|cell| !exists(&check.file(cell, ".json"))).map(name).collect();
     if !missing.is_empty() {
         let named = missing[..missing.len().min(MOST_NAMED)].join(" and ");
@@ -30,18 +30,18 @@ pub fn check_cells(run_dir: &Path, plan: &Plan, device: &DeviceFacts) -> Result<
 
 struct Check<'a> {
     run_dir: &'a Path,
-    plan: &'a Plan,
+    contract: &'a Contract,
     plan_digest: Digest,
     device: &'a DeviceFacts,
 }
 
 impl Check<'_> {
-    fn cell(&self, cell: &Cell) -> Result<CellRecord> {
+    fn cell(&self, cell: &CellSpec) -> Result<CellRecord> {
         let header = self.file(cell, ".json");
         let record: CellRecord = serde_json::from_slice(&read_plain(&header)?).context("its header cannot be read")?;
         check_format("its header", record.format)?;
-        ensure!((record.phase, &record.cell) == (cell.phase, &cell.name), "its header is of {}", record.cell);
-        ensure!(record.experiment == self.plan.experiment, "it is of experiment {}", record.experiment);
+        ensure!((&record.phase, &record.cell) == (&cell.phase, &cell.name), "its header is of {}", record.cell);
+        ensure!(record.experiment == self.contract.experiment, "it is of experiment {}", record.experiment);
         ensure!(record.plan == self.plan_digest, "it was measured with another plan");
         ensure!(record.device == self.device.id, "it was measured on another device");
         ensure!(!record.files.is_empty(), "its header names no file");
@@ -53,15 +53,15 @@ impl Check<'_> {
         Ok(record)
     }
 
-    fn file(&self, cell: &Cell, suffix: &str) -> PathBuf {
-        self.run_dir.join("cells").join(cell.phase.name()).join(format!("{}{suffix}", cell.name))
+    fn file(&self, cell: &CellSpec, suffix: &str) -> PathBuf {
+        self.run_dir.join("cells").join(&cell.phase).join(format!("{}{suffix}", cell.name))
     }
 }
 
-fn name(cell: &Cell) -> String {
-    format!("{} {}", cell.phase.name(), cell.name)
+fn name(cell: &CellSpec) -> String {
+    format!("{} {}", cell.phase, cell.name)
 }
 
-fn broken(cell: &Cell, error: &anyhow::Error) -> anyhow::Error {
+fn broken(cell: &CellSpec, error: &anyhow::Error) -> anyhow::Error {
     does_not_hold(&format!("cell {}", name(cell)), error, "cargo xtask reproduce --fresh")
 }
