@@ -124,7 +124,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<()> {
         Command::Run(flags) => run_plan(&flags),
         Command::Burn { device, plan, seconds } => {
             check_seconds(seconds)?;
-            let experiment = registry::find(&FrozenPlan::load(&plan)?.plan.experiment)?;
+            let experiment = registry::find(&FrozenPlan::load(&plan)?.plan)?;
             burn(&mut *device.bench(experiment)?, seconds, &mut print)
         }
         Command::Sanitize(flags) => run_sanitize(flags),
@@ -152,7 +152,7 @@ fn print(progress: &Progress) -> anyhow::Result<()> {
 
 fn run_plan(flags: &RunFlags) -> anyhow::Result<()> {
     let frozen = FrozenPlan::load(&flags.plan)?;
-    let experiment = registry::find(&frozen.plan.experiment)?;
+    let experiment = registry::find(&frozen.plan)?;
     let mut bench = flags.device.bench(experiment)?;
     let request = Request {
         frozen: &frozen,
@@ -165,7 +165,7 @@ fn run_plan(flags: &RunFlags) -> anyhow::Result<()> {
 
 fn run_sanitize(flags: SanitizeFlags) -> anyhow::Result<()> {
     let plan = FrozenPlan::load(&flags.plan)?.plan;
-    let experiment = registry::find(&plan.experiment)?;
+    let experiment = registry::find(&plan)?;
     let (Some(program), Some(device), Some(nonce)) = (flags.program, flags.device, flags.nonce) else {
         let mut stdout = std::io::stdout().lock();
         return Ok(experiment.programs(&plan).iter().try_for_each(|program| writeln!(stdout, "{program}"))?);

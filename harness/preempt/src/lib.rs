@@ -65,6 +65,11 @@ impl Experiment for Preempt {
         "preempt"
     }
 
+    /// Other sizes have names of their own, and every plan that the schema reads has this experiment's profile.
+    fn measures(&self, _: &Plan) -> bool {
+        true
+    }
+
     fn cubins(&self) -> &'static [&'static str] {
         cuda::CUBINS
     }
