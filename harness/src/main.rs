@@ -2,19 +2,20 @@
 //!
 //! It is called by xtask, with absolute paths. It starts no other program and reaches no network.
 
+mod registry;
+
 use clap::{Args, Parser, Subcommand};
-use harness::device::cuda::missing_symbols_are_errors;
-use harness::failure::{code_of, fail};
-use harness::hold;
-use harness::open::{Opened, open};
-use harness::run::{FrozenPlan, Request, run};
-use harness::sanitize::{programs, sanitize};
-use harness::session::Session;
-use schema::ExitCode;
+use harness_core::burn::{burn, check_seconds};
+use harness_core::experiment::{Bench, Experiment, open};
+use harness_core::failure::code_of;
+use harness_core::gpu::missing_symbols_are_errors;
+use harness_core::hold;
+use harness_core::run::{FrozenPlan, Request, run};
+use harness_core::sanitize::sanitize;
+use harness_core::target::Target;
 use schema::progress::Progress;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// Runs kernels and writes raw events; nothing else.
 #[derive(Parser)]
@@ -33,10 +34,13 @@ enum Command {
     Device(DeviceFlags),
     /// Run every cell of a plan that is not complete yet
     Run(RunFlags),
-    /// Keep the device busy while the clocks are watched
+    /// Keep the device busy with the kernels of a plan's experiment while the clocks are watched
     Burn {
         #[command(flatten)]
         device: DeviceFlags,
+        /// The frozen plan
+        #[arg(long)]
+        plan: PathBuf,
         /// For how long
         #[arg(long)]
         seconds: f64,
@@ -116,16 +120,25 @@ fn dispatch(flags: Flags) -> anyhow::Result<()> {
         hold::exit_with_client();
     }
     match flags.command {
-        Command::Device(device) => Session::begin(device.open()?.device(), &mut print).map(drop),
+        Command::Device(device) => print(&Progress::Device(device.target()?.facts())),
         Command::Run(flags) => run_plan(&flags),
-        Command::Burn { device, seconds } => burn(&device, seconds),
+        Command::Burn { device, plan, seconds } => {
+            check_seconds(seconds)?;
+            let experiment = registry::find(&FrozenPlan::load(&plan)?.plan)?;
+            burn(&mut *device.bench(experiment)?, seconds, &mut print)
+        }
         Command::Sanitize(flags) => run_sanitize(flags),
     }
 }
 
 impl DeviceFlags {
-    fn open(&self) -> anyhow::Result<Opened> {
-        open(&self.device, self.cubins.as_deref(), &self.flavor)
+    /// The device alone, with the cubins that every experiment shares.
+    fn target(&self) -> anyhow::Result<Target> {
+        Target::open(&self.device, self.cubins.as_deref(), &self.flavor, &[])
+    }
+
+    fn bench(&self, experiment: &dyn Experiment) -> anyhow::Result<Box<dyn Bench>> {
+        open(experiment, &self.device, self.cubins.as_deref(), &self.flavor)
     }
 }
 
@@ -139,39 +152,24 @@ fn print(progress: &Progress) -> anyhow::Result<()> {
 
 fn run_plan(flags: &RunFlags) -> anyhow::Result<()> {
     let frozen = FrozenPlan::load(&flags.plan)?;
-    let mut opened = flags.device.open()?;
+    let experiment = registry::find(&frozen.plan)?;
+    let mut bench = flags.device.bench(experiment)?;
     let request = Request {
         frozen: &frozen,
         run_dir: &flags.out,
         nonce: &flags.nonce,
         stop_after: flags.stop_after_cell.as_deref(),
     };
-    run(opened.device(), &request, &mut print)
-}
-
-fn burn(flags: &DeviceFlags, seconds: f64) -> anyhow::Result<()> {
-    /// Progress comes this often.
-    const SLICE_S: f64 = 0.25;
-    if !(0.0..=3600.0).contains(&seconds) {
-        return Err(fail(ExitCode::Usage, format!("--seconds {seconds} is not between 0 and 3600")));
-    }
-    let mut opened = flags.open()?;
-    let mut say = print;
-    let mut session = Session::begin(opened.device(), &mut say)?;
-    let begin = Instant::now();
-    while begin.elapsed().as_secs_f64() < seconds {
-        let clock_mhz = session.burn(SLICE_S.min(seconds))?;
-        session.say(&Progress::Burn { seconds: begin.elapsed().as_secs_f64(), clock_mhz })?;
-    }
-    Ok(())
+    run(experiment, &mut *bench, &request, &mut print)
 }
 
 fn run_sanitize(flags: SanitizeFlags) -> anyhow::Result<()> {
     let plan = FrozenPlan::load(&flags.plan)?.plan;
+    let experiment = registry::find(&plan)?;
     let (Some(program), Some(device), Some(nonce)) = (flags.program, flags.device, flags.nonce) else {
         let mut stdout = std::io::stdout().lock();
-        return Ok(programs(&plan).iter().try_for_each(|program| writeln!(stdout, "{}", program.name()))?);
+        return Ok(experiment.programs(&plan).iter().try_for_each(|program| writeln!(stdout, "{program}"))?);
     };
-    let mut opened = open(&device, flags.cubins.as_deref(), &flags.flavor)?;
-    sanitize(&mut opened, &plan, &program, &nonce, &mut print)
+    let mut bench = open(experiment, &device, flags.cubins.as_deref(), &flags.flavor)?;
+    sanitize(experiment, &mut *bench, &plan, &program, &nonce, &mut print)
 }

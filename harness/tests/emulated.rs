@@ -1,8 +1,9 @@
 //! The harness from outside, on the emulated device: a whole smoke run, its tables, resuming, and what it refuses.
 
 use assert_cmd::Command;
-use harness::open::open;
-use harness::sanitize::{programs, sanitize};
+use harness_core::experiment::{Experiment, open};
+use harness_core::sanitize::sanitize;
+use preempt::PREEMPT;
 use schema::cell::{self, CellRecord, LaunchConfig};
 use schema::plan::{Cell, Phase, Plan, PlanFile, ProfileName, Slots, Work, delayed_event};
 use schema::progress::Progress;
@@ -13,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 /// What the emulated device holds.
-const SLOTS: Slots = Slots { sms: 2, calibrate_per_sm: 2, drain_per_sm: 2, yield_per_sm: 2 };
+fn slots() -> Slots {
+    ["calibrate_per_sm", "drain_per_sm", "yield_per_sm"].iter().fold(Slots::of_sms(2), |all, name| all.with(name, 2))
+}
 
 /// A frozen plan and a run directory that go away with the test.
 struct Run {
@@ -47,7 +50,7 @@ impl Run {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        self.plan.cells(&SLOTS)
+        self.plan.cells(&slots())
     }
 
     fn path(&self, cell: &Cell, suffix: &str) -> PathBuf {
@@ -114,7 +117,7 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
         Work::Delay(_) | Work::Yield { .. } => cell::YIELD_EVENTS,
         Work::Cost { .. } => cell::COST_EVENTS,
     };
-    let events = run.plan.events(&cell.work, &SLOTS);
+    let events = run.plan.events(&cell.work, &slots());
     let table = check_columns(&run.path(cell, ".parquet"), names);
     // A launch that would not fit is split, and events are spread evenly, rounded up.
     assert!((events..events * 2).contains(&(table.rows() as u64)), "{}", cell.name);
@@ -133,13 +136,15 @@ fn a_smoke_run_records_every_cell() {
     let Some(Progress::End { nonce, launches, sites, wrong, configs, .. }) = lines.last() else {
         panic!("no end marker")
     };
-    assert!(nonce == "n7" && *launches > 0 && sites.yields > 0 && sites.claim > 0 && sites.copy > 0 && *wrong == 0);
+    assert!(
+        nonce == "n7" && *launches > 0 && sites.values().all(|times| *times > 0) && sites.len() == 3 && *wrong == 0
+    );
     let plan = Digest::of_file(run.plan_path()).unwrap();
     for cell in run.cells() {
         let table = check_cell(&run, &cell, plan);
         let header = run.header(&cell);
         match cell.work {
-            Work::Timer => assert!(header.facts.timer_quantum_ns.unwrap() > 0),
+            Work::Timer => assert!(header.facts.whole("timer_quantum_ns").unwrap() > 0),
             Work::Delay(leg) => {
                 let delayed = table.u32("delay_leg").unwrap().iter().filter(|found| **found == leg as u32).count();
                 let due = table.u32("event").unwrap().iter().filter(|event| delayed_event(**event)).count();
@@ -148,7 +153,8 @@ fn a_smoke_run_records_every_cell() {
                 assert_eq!(spent, due);
             }
             Work::Calibrate { .. } => {
-                assert_eq!((header.facts.poison_caught, header.facts.max_relative_error), (Some(true), Some(0.0)));
+                assert_eq!(header.facts.flag("poison_caught"), Some(true));
+                assert_eq!(header.facts.number("max_relative_error"), Some(0.0));
             }
             Work::Yield { .. } => {
                 let blocks = check_columns(&run.path(&cell, ".blocks.parquet"), cell::BLOCK_ROWS);
@@ -156,9 +162,10 @@ fn a_smoke_run_records_every_cell() {
             }
             Work::Cost { .. } => {
                 assert_eq!(table.u32("arm").unwrap()[..4], [0, 1, 1, 0]);
-                assert!(header.facts.pilot.unwrap().len() == 2 && header.facts.poll_free_blocks.is_some());
+                let pilot = header.facts.get("pilot").and_then(|pilot| pilot.as_array()).unwrap();
+                assert!(pilot.len() == 2 && header.facts.whole("poll_free_blocks").is_some());
             }
-            Work::Baseline { .. } => assert!(header.facts.tasks.unwrap() > 0),
+            Work::Baseline { .. } => assert!(header.facts.whole("tasks").unwrap() > 0),
         }
     }
     assert!(run.abandoned().is_empty());
@@ -176,15 +183,15 @@ fn kind(config: &LaunchConfig) -> (String, String, u32, u32) {
 /// What the sanitizer programs of a plan launch, all together.
 fn sanitized(plan: &Plan) -> Vec<(String, String, u32, u32)> {
     let mut kinds = Vec::new();
-    for program in programs(plan) {
+    for program in PREEMPT.programs(plan) {
         let mut say = |line: &Progress| {
             if let Progress::End { configs, .. } = line {
                 kinds.extend(configs.iter().map(kind));
             }
             Ok(())
         };
-        let mut opened = open("emulated", None, "lineinfo").unwrap();
-        sanitize(&mut opened, plan, &program.name(), "n", &mut say).unwrap();
+        let mut bench = open(&PREEMPT, "emulated", None, "lineinfo").unwrap();
+        sanitize(&PREEMPT, &mut *bench, plan, &program, "n", &mut say).unwrap();
     }
     kinds
 }
@@ -276,15 +283,16 @@ fn impossible_plans_are_configuration_errors() {
 fn device_burn_and_sanitize_say_what_they_should() {
     let (lines, _) = finished(&harness(&["device", "--device", "emulated"]), ExitCode::Done);
     assert!(lines.len() == 1 && matches!(&lines[0], Progress::Device(_)));
-    let (lines, _) = finished(&harness(&["burn", "--device", "emulated", "--seconds", "0.1"]), ExitCode::Done);
-    assert!(matches!(lines.last(), Some(Progress::Burn { seconds, .. }) if *seconds >= 0.1));
     let run = Run::new(&[]);
     let plan = run.plan_path();
+    let burn = ["burn", "--device", "emulated", "--plan", plan.to_str().unwrap(), "--seconds", "0.1"];
+    let (lines, _) = finished(&harness(&burn), ExitCode::Done);
+    assert!(matches!(lines.last(), Some(Progress::Burn { seconds, .. }) if *seconds >= 0.1));
     let listed = harness(&["sanitize", "--list", "--plan", plan.to_str().unwrap()]);
     assert!(String::from_utf8(listed.stdout).unwrap().lines().any(|line| line == "yield_p4_device"));
     let args = ["sanitize", "--plan", plan.to_str().unwrap(), "--device", "emulated", "--nonce", "n9", "--program"];
     let (lines, _) = finished(&harness(&[&args[..], &["yield_p1_host"]].concat()), ExitCode::Done);
-    assert!(matches!(lines.last(), Some(Progress::End { nonce, sites, .. }) if nonce == "n9" && sites.claim == 3));
+    assert!(matches!(lines.last(), Some(Progress::End { nonce, sites, .. }) if nonce == "n9" && sites["claim"] == 3));
     finished(&harness(&[&args[..], &["control_shared_race"]].concat()), ExitCode::Measurement);
     finished(&harness(&[&args[..], &["nonsense"]].concat()), ExitCode::Usage);
     finished(&harness(&["device", "--device", "gpu0"]), ExitCode::Usage);
@@ -293,7 +301,9 @@ fn device_burn_and_sanitize_say_what_they_should() {
 
 #[test]
 fn the_end_of_stdin_ends_a_held_run() {
-    let args = ["burn", "--device", "emulated", "--seconds", "60", "--hold"];
+    let run = Run::tiny();
+    let plan = run.plan_path();
+    let args = ["burn", "--device", "emulated", "--plan", plan.to_str().unwrap(), "--seconds", "60", "--hold"];
     let output = Command::cargo_bin("harness").unwrap().args(args).write_stdin("").output().unwrap();
     assert_eq!(output.status.code(), Some(ExitCode::Terminated.status()));
 }
@@ -301,9 +311,11 @@ fn the_end_of_stdin_ends_a_held_run() {
 #[test]
 fn signals_end_a_run_with_their_codes() {
     use rustix::process::{Pid, Signal, kill_process};
+    let run = Run::tiny();
     for (signal, code) in [(Signal::TERM, ExitCode::Terminated), (Signal::INT, ExitCode::Interrupted)] {
         let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("harness"))
-            .args(["burn", "--device", "emulated", "--seconds", "60"])
+            .args(["burn", "--device", "emulated", "--seconds", "60", "--plan"])
+            .arg(run.plan_path())
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,15 +1,15 @@
 //! Structure: who ran what how often, what is refused, what is caught.
 
-use harness::device::cuda::CudaDevice;
-use harness::device::{
+use preempt::cuda::PreemptGpu;
+use preempt::launch::{
     BaselineLaunch, CalibrateLaunch, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch, PreemptRaw,
 };
 use schema::plan::{POLL_PERIODS, Setter};
 
 /// A schedule that fits any GPU: 20 events, one urgent tile each, in a queue that outlasts them.
-pub(crate) fn schedule(device: &CudaDevice, set: Setter, poll: u32) -> PreemptLaunch {
-    let slots = device.facts().slots;
-    let blocks = slots.sms * slots.yield_per_sm;
+pub(crate) fn schedule(device: &PreemptGpu, set: Setter, poll: u32) -> PreemptLaunch {
+    let slots = device.facts().slots.clone();
+    let blocks = slots.sms() * slots.per_sm("yield_per_sm");
     PreemptLaunch {
         k: 64,
         blocks,
@@ -39,12 +39,12 @@ pub(crate) fn sound(what: &str, launch: &LaunchRaw) {
         launch.deadline_hits,
     ];
     assert_eq!(faults, [0; 6], "{what}: {launch:?}");
-    assert!(launch.wall_ns > 0, "{what}");
-    assert!(launch.clock.iter().all(|(_, cycles, ns)| *cycles > 0 && *ns > 0), "{what}");
+    assert!(launch.trace.wall_ns > 0, "{what}");
+    assert!(launch.trace.clock.iter().all(|(_, cycles, ns)| *cycles > 0 && *ns > 0), "{what}");
 }
 
 /// Runs a schedule and asserts that every event was served once by everyone.
-pub(crate) fn served(device: &mut CudaDevice, what: &str, launch: &PreemptLaunch) -> PreemptRaw {
+pub(crate) fn served(device: &mut PreemptGpu, what: &str, launch: &PreemptLaunch) -> PreemptRaw {
     let raw = device.preempt(launch).unwrap_or_else(|error| panic!("{what}: {error:#}"));
     sound(what, &raw.launch);
     let (events, columns) = (launch.gaps_ns.len(), launch.blocks as usize);
@@ -57,11 +57,11 @@ pub(crate) fn served(device: &mut CudaDevice, what: &str, launch: &PreemptLaunch
     assert!(raw.urgent_executed.iter().all(|times| *times == 1), "{what}: {:?}", raw.urgent_executed);
     assert!(raw.claimer.iter().all(|claimer| *claimer < launch.blocks), "{what}: {:?}", raw.claimer);
     assert!(raw.urgent_done_ns.iter().zip(&raw.urgent_start_ns).all(|(done, start)| done > start), "{what}");
-    assert_eq!(raw.launch.block_sm.len(), columns, "{what}");
+    assert_eq!(raw.launch.trace.block_sm.len(), columns, "{what}");
     raw
 }
 
-pub(crate) fn all(device: &mut CudaDevice) {
+pub(crate) fn all(device: &mut PreemptGpu) {
     println!("{:#?}", device.facts());
     timer(device);
     calibrate(device);
@@ -70,11 +70,11 @@ pub(crate) fn all(device: &mut CudaDevice) {
     events(device);
     refusals(device);
     println!("sites {:?}", device.sites());
-    assert!(device.sites().yields > 0 && device.sites().claim > 0 && device.sites().copy > 0);
-    assert_eq!(device.cubins().len(), 10);
+    assert!(device.sites().values().all(|times| *times > 0));
+    assert_eq!(device.gpu().map(|gpu| gpu.cubins().len()), Some(10));
 }
 
-fn timer(device: &mut CudaDevice) {
+fn timer(device: &mut PreemptGpu) {
     let timer = device.timer(200).unwrap();
     let worst = timer.sms.iter().map(|(_, offset, ..)| offset.abs()).max().unwrap();
     let rtt = timer.sms.iter().map(|(.., rtt, _)| *rtt).max().unwrap();
@@ -83,11 +83,11 @@ fn timer(device: &mut CudaDevice) {
         timer.quantum_ns,
         timer.sms.len()
     );
-    assert_eq!(timer.sms.len(), device.facts().slots.sms as usize, "one block on each SM");
+    assert_eq!(timer.sms.len(), device.facts().slots.sms() as usize, "one block on each SM");
 }
 
-fn calibrate(device: &mut CudaDevice) {
-    let blocks = device.facts().slots.sms;
+fn calibrate(device: &mut PreemptGpu) {
+    let blocks = device.facts().slots.sms();
     for poison in [false, true] {
         let launch = CalibrateLaunch { k: 32, blocks, warmup_tiles: 3, tiles: 10, tail_tiles: 2, poison };
         let raw = device.calibrate(&launch).unwrap();
@@ -99,8 +99,8 @@ fn calibrate(device: &mut CudaDevice) {
     }
 }
 
-fn drains(device: &mut CudaDevice) {
-    let blocks = device.facts().slots.sms;
+fn drains(device: &mut PreemptGpu) {
+    let blocks = device.facts().slots.sms();
     let mut drainers = vec![Drainer::PollFree];
     drainers.extend(POLL_PERIODS.map(Drainer::Polling));
     for drainer in drainers {
@@ -114,9 +114,9 @@ fn drains(device: &mut CudaDevice) {
     }
 }
 
-fn baseline(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
-    let blocks = slots.sms * slots.drain_per_sm;
+fn baseline(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
+    let blocks = slots.sms() * slots.per_sm("drain_per_sm");
     for event_id in 0..5 {
         let launch = BaselineLaunch { k: 64, blocks, tasks: blocks * 150, arrival_ns: 100_000, event_id };
         let raw = device.baseline(&launch).unwrap();
@@ -127,7 +127,7 @@ fn baseline(device: &mut CudaDevice) {
     }
 }
 
-fn baseline_line(raw: &harness::device::BaselineRaw) -> String {
+fn baseline_line(raw: &preempt::launch::BaselineRaw) -> String {
     format!(
         "baseline host issue {} start {} done {} drain done {} | device start {} done {} drain {}",
         raw.issue_ns,
@@ -140,7 +140,7 @@ fn baseline_line(raw: &harness::device::BaselineRaw) -> String {
     )
 }
 
-fn events(device: &mut CudaDevice) {
+fn events(device: &mut PreemptGpu) {
     for set in [Setter::Device, Setter::Host, Setter::Kernel] {
         for poll in POLL_PERIODS {
             let plain = schedule(device, set, poll);
@@ -160,9 +160,9 @@ fn events(device: &mut CudaDevice) {
     }
 }
 
-fn refusals(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
-    let over = slots.sms * slots.yield_per_sm + 1;
+fn refusals(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
+    let over = slots.sms() * slots.per_sm("yield_per_sm") + 1;
     let launch = PreemptLaunch { blocks: over, ..schedule(device, Setter::Device, 1) };
     let refusal = device.preempt(&launch).unwrap_err().to_string();
     println!("{refusal}");
@@ -174,5 +174,5 @@ fn refusals(device: &mut CudaDevice) {
     let launch = DrainLaunch { k: 64, tasks: 0x0FFF_FFFF, ..launch };
     let refusal = device.drain(&launch).unwrap_err().to_string();
     assert!(refusal.contains("of device memory"), "{refusal}");
-    assert!(device.run_control("control_nothing").is_err());
+    assert!(device.gpu().is_some_and(|gpu| gpu.run_control("control_nothing").is_err()));
 }

@@ -1,14 +1,14 @@
 //! A planted delay moves its own leg of the timeline, by itself.
 
 use super::check::{schedule, served};
-use harness::device::cuda::CudaDevice;
-use harness::device::{Device, PreemptLaunch, PreemptRaw};
+use preempt::cuda::PreemptGpu;
+use preempt::launch::{Device, PreemptLaunch, PreemptRaw};
 use schema::plan::{Leg, Setter, delayed_event};
 
 const DELAY_NS: u32 = 20_000;
 const TOLERANCE_NS: i64 = 4_000;
 
-pub(crate) fn all(device: &mut CudaDevice) {
+pub(crate) fn all(device: &mut PreemptGpu) {
     for leg in Leg::ALL {
         let set = if matches!(leg, Leg::HostToSet | Leg::DoneToHost) { Setter::Host } else { Setter::Device };
         let launch = PreemptLaunch { delay: Some((leg, DELAY_NS)), ..schedule(device, set, 1) };
@@ -18,7 +18,7 @@ pub(crate) fn all(device: &mut CudaDevice) {
         let moved = shifts[leg as usize - 1] - i64::from(DELAY_NS);
         assert!(moved.abs() < TOLERANCE_NS, "{leg:?} moved by {moved} ns more than planted");
     }
-    assert!(device.facts().slots.sms > 0);
+    assert!(device.facts().slots.sms() > 0);
 }
 
 /// Median of a leg over delayed events minus its median over the others.

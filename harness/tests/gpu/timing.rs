@@ -2,13 +2,13 @@
 
 use super::check::{schedule, served};
 use super::legs::median;
-use harness::device::cuda::CudaDevice;
-use harness::device::{BaselineLaunch, CalibrateLaunch, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch};
+use preempt::cuda::PreemptGpu;
+use preempt::launch::{BaselineLaunch, CalibrateLaunch, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch};
 use schema::plan::Setter;
 
 const TILE_FLOP_PER_K: f64 = 2.0 * 64.0 * 64.0;
 
-pub(crate) fn all(device: &mut CudaDevice) {
+pub(crate) fn all(device: &mut PreemptGpu) {
     burn(device);
     walls(device);
     drains(device);
@@ -17,20 +17,21 @@ pub(crate) fn all(device: &mut CudaDevice) {
     costs(device);
 }
 
-fn burn(device: &mut CudaDevice) {
+fn burn(device: &mut PreemptGpu) {
     println!("burn: {:.0} MHz", device.burn(1.0).unwrap());
 }
 
 /// The clock of a launch in MHz, as the median over its windows.
 fn mhz(launch: &LaunchRaw) -> f64 {
-    median(launch.clock.iter().map(|(_, cycles, ns)| i64::from(*cycles) * 1_000_000 / i64::from(*ns))) as f64 / 1000.0
+    median(launch.trace.clock.iter().map(|(_, cycles, ns)| i64::from(*cycles) * 1_000_000 / i64::from(*ns))) as f64
+        / 1000.0
 }
 
-fn walls(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
+fn walls(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
     for k in [32, 64, 128, 256] {
-        for per_sm in 1..=slots.calibrate_per_sm {
-            let blocks = per_sm * slots.sms;
+        for per_sm in 1..=slots.per_sm("calibrate_per_sm") {
+            let blocks = per_sm * slots.sms();
             let launch = CalibrateLaunch { k, blocks, warmup_tiles: 20, tiles: 100, tail_tiles: 20, poison: false };
             let raw = device.calibrate(&launch).unwrap();
             let (p50, p99) = quantiles(raw.wall_ns.iter().map(|ns| i64::from(*ns)).collect());
@@ -39,20 +40,20 @@ fn walls(device: &mut CudaDevice) {
     }
 }
 
-fn drains(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
+fn drains(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
     let lanes = f64::from(device.facts().fp32_lanes_per_sm);
     for drainer in [Drainer::PollFree, Drainer::Polling(1), Drainer::Polling(4)] {
         for k in [32, 64, 128, 256] {
-            for per_sm in 1..=slots.drain_per_sm.min(slots.yield_per_sm) {
-                let blocks = per_sm * slots.sms;
+            for per_sm in 1..=slots.per_sm("drain_per_sm").min(slots.per_sm("yield_per_sm")) {
+                let blocks = per_sm * slots.sms();
                 let tasks = 200_000 * 32 / k * per_sm / 2;
                 let launch = DrainLaunch { drainer, k, blocks, tasks, poison: false };
                 let runs: Vec<LaunchRaw> = (0..7).map(|_| device.drain(&launch).unwrap()).collect();
-                let ns = median(runs.iter().map(|run| i64::from(run.wall_ns))) as f64;
+                let ns = median(runs.iter().map(|run| i64::from(run.trace.wall_ns))) as f64;
                 let clock = mhz(&runs[3]);
                 let tflops = TILE_FLOP_PER_K * f64::from(k) * f64::from(tasks) / ns / 1e3;
-                let peak = f64::from(slots.sms) * lanes * 2.0 * clock / 1e6;
+                let peak = f64::from(slots.sms()) * lanes * 2.0 * clock / 1e6;
                 println!(
                     "drain {drainer:?} k={k} blocks/SM={per_sm} tasks={tasks}: {:.3} ms, {tflops:.1} TFLOP/s, {:.1} % of {peak:.1} at {clock:.0} MHz, wrong {}",
                     ns / 1e6,
@@ -65,16 +66,16 @@ fn drains(device: &mut CudaDevice) {
 }
 
 /// Tiles that a full poll-free grid drains in about `ns`.
-fn tasks_for(device: &mut CudaDevice, blocks: u32, ns: f64) -> u32 {
+fn tasks_for(device: &mut PreemptGpu, blocks: u32, ns: f64) -> u32 {
     let launch = DrainLaunch { drainer: Drainer::PollFree, k: 64, blocks, tasks: blocks * 100, poison: false };
-    let wall = median((0..5).map(|_| i64::from(device.drain(&launch).unwrap().wall_ns)));
+    let wall = median((0..5).map(|_| i64::from(device.drain(&launch).unwrap().trace.wall_ns)));
     (f64::from(launch.tasks) * ns / wall as f64) as u32
 }
 
-fn baselines(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
-    let full = slots.sms * slots.drain_per_sm;
-    for blocks in [full, full - 1, slots.sms] {
+fn baselines(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
+    let full = slots.sms() * slots.per_sm("drain_per_sm");
+    for blocks in [full, full - 1, slots.sms()] {
         let tasks = tasks_for(device, blocks, 1.3e6);
         let mut waits = Vec::new();
         let mut on_device = Vec::new();
@@ -95,12 +96,12 @@ fn baselines(device: &mut CudaDevice) {
     }
 }
 
-fn latencies(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
-    let full = slots.sms * slots.yield_per_sm;
+fn latencies(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
+    let full = slots.sms() * slots.per_sm("yield_per_sm");
     for set in [Setter::Device, Setter::Host, Setter::Kernel] {
         for poll in [1, 4] {
-            for blocks in [full, slots.sms * 4, slots.sms] {
+            for blocks in [full, slots.sms() * 4, slots.sms()] {
                 if blocks <= full {
                     latency(device, set, poll, blocks);
                 }
@@ -109,7 +110,7 @@ fn latencies(device: &mut CudaDevice) {
     }
 }
 
-fn latency(device: &mut CudaDevice, set: Setter, poll: u32, blocks: u32) {
+fn latency(device: &mut PreemptGpu, set: Setter, poll: u32, blocks: u32) {
     let columns = blocks as usize;
     let (mut first, mut last, mut ready, mut urgent, mut host) = (vec![], vec![], vec![], vec![], vec![]);
     let mut visible = vec![];
@@ -120,7 +121,7 @@ fn latency(device: &mut CudaDevice, set: Setter, poll: u32, blocks: u32) {
         let base = schedule(device, set, poll);
         let launch = PreemptLaunch { blocks, tasks, gaps_ns, first_event_id: launch * 100, ..base };
         let raw = served(device, &format!("{set:?} poll {poll} blocks {blocks}"), &launch);
-        walls.push(raw.launch.wall_ns / 1000);
+        walls.push(raw.launch.trace.wall_ns / 1000);
         for event in 0..100 {
             let row = event * columns + 1..(event + 1) * columns;
             let set_ns = raw.set_ns[event] as u32;
@@ -147,11 +148,11 @@ fn latency(device: &mut CudaDevice, set: Setter, poll: u32, blocks: u32) {
     );
 }
 
-fn costs(device: &mut CudaDevice) {
-    let slots = device.facts().slots;
-    let per_sm = slots.drain_per_sm.min(slots.yield_per_sm);
+fn costs(device: &mut PreemptGpu) {
+    let slots = device.facts().slots.clone();
+    let per_sm = slots.per_sm("drain_per_sm").min(slots.per_sm("yield_per_sm"));
     for (per_sm, drain_ns) in [(per_sm, 1.3e6), (per_sm, 5e6), (per_sm.min(4), 1.3e6), (1, 1.3e6)] {
-        let blocks = per_sm * slots.sms;
+        let blocks = per_sm * slots.sms();
         let tasks = tasks_for(device, blocks, drain_ns);
         for poll in [1, 4] {
             cost(device, poll, blocks, tasks);
@@ -159,10 +160,10 @@ fn costs(device: &mut CudaDevice) {
     }
 }
 
-fn cost(device: &mut CudaDevice, poll: u32, blocks: u32, tasks: u32) {
+fn cost(device: &mut PreemptGpu, poll: u32, blocks: u32, tasks: u32) {
     let mut wall = |drainer| {
         let launch = DrainLaunch { drainer, k: 64, blocks, tasks, poison: false };
-        f64::from(device.drain(&launch).unwrap().wall_ns)
+        f64::from(device.drain(&launch).unwrap().trace.wall_ns)
     };
     let (free, polling) = (Drainer::PollFree, Drainer::Polling(poll));
     let mut costs = Vec::new();

@@ -33,12 +33,15 @@ impl Protocol {
     }
 }
 
-/// The files a harness begins with.
-const ROOTS: [&str; 2] = ["harness/src/lib.rs", "harness/src/main.rs"];
+/// The file that every harness has.
+const MAIN: &str = "harness/src/main.rs";
+/// The files that its crates begin with, where it has them: commits before the harness was split hold the first, later ones the
+/// others.
+const CRATES: [&str; 3] = ["harness/src/lib.rs", "harness/core/src/lib.rs", "harness/preempt/src/lib.rs"];
 /// The file the schema begins with.
 const SCHEMA: &str = "harness/schema/src/lib.rs";
 /// What is declared and never followed: it measures nothing that is published.
-const EMULATED: &str = "harness/src/device/emulated.rs";
+const EMULATED: [&str; 2] = ["harness/src/device/emulated.rs", "harness/preempt/src/emulated.rs"];
 
 /// Reads a file of a commit or tree by its path below the root; absent when there is none.
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Option<String>> + 'a;
@@ -49,8 +52,11 @@ pub type Reader<'a> = dyn FnMut(&str) -> Result<Option<String>> + 'a;
 /// When a file that must be there is absent, or does not parse.
 pub fn protocol(read: &mut Reader<'_>) -> Result<Protocol> {
     let mut sources = BTreeMap::new();
-    for root in ROOTS {
-        follow(root, read, &mut sources)?;
+    follow(MAIN, read, &mut sources)?;
+    for root in CRATES {
+        if read(root)?.is_some() {
+            follow(root, read, &mut sources)?;
+        }
     }
     let mut parts: BTreeMap<String, Digest> =
         sources.iter().map(|(path, source)| (path.clone(), source.digest())).collect();
@@ -115,7 +121,7 @@ fn follow_module(
     sources: &mut BTreeMap<String, Source>,
 ) -> Result<()> {
     let beside = format!("{folder}/{name}.rs");
-    if beside == EMULATED || sources.contains_key(&beside) {
+    if EMULATED.contains(&beside.as_str()) || sources.contains_key(&beside) {
         return Ok(());
     }
     match read(&beside)? {

@@ -246,7 +246,7 @@ impl Session<'_> {
         }
         args.push(path(&program.harness)?);
         match name {
-            BURN => args.extend([BURN, "--seconds", BURN_SECONDS]),
+            BURN => args.extend([BURN, "--seconds", BURN_SECONDS, "--plan", path(&program.plan)?]),
             _ => args.extend(["sanitize", "--program", name, "--plan", path(&program.plan)?, "--nonce", nonce]),
         }
         args.extend(["--device", &program.device, "--cubins", path(&program.cubins)?, "--flavor", "measure", "--hold"]);

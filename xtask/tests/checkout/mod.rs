@@ -87,16 +87,7 @@ impl Checkout {
         let checkout = Self::at(&dir, Some(lock));
         checkout.share_state();
         std::fs::remove_dir_all(checkout.path("kernels/controls")).unwrap();
-        for name in checkout.files("kernels/preempt") {
-            if name.ends_with(".cu") && name != "timer.cu" {
-                std::fs::remove_file(checkout.path("kernels/preempt").join(name)).unwrap();
-            }
-        }
-        let budgets = std::fs::read_to_string(checkout.path("kernels/preempt/budget.toml")).unwrap();
-        let (head, kernels) = budgets.split_once("[[kernel]]").unwrap();
-        let of_timer = kernels.split("[[kernel]]").filter(|kernel| kernel.contains("file = \"timer\""));
-        let kept: Vec<String> = of_timer.map(|kernel| format!("[[kernel]]{kernel}")).collect();
-        std::fs::write(checkout.path("kernels/preempt/budget.toml"), head.to_owned() + &kept.concat()).unwrap();
+        std::fs::remove_dir_all(checkout.path("kernels/preempt")).unwrap();
         checkout.edit("harness/experiments/preempt/plan.toml", "drain_us = 3_000", "drain_us = 500");
         checkout.commit("one kernel and a short plan");
         Some(checkout)

@@ -9,13 +9,21 @@ use toml::{Table, Value};
 
 /// The manifests whose dependencies end up in the harness.
 const MANIFESTS: [&str; 2] = ["harness/Cargo.toml", "harness/schema/Cargo.toml"];
+/// As [`MANIFESTS`], of crates that commits before the harness was split do not have.
+const LATER_MANIFESTS: [&str; 2] = ["harness/core/Cargo.toml", "harness/preempt/Cargo.toml"];
 /// What of a manifest decides code.
 const DECISIVE: [&str; 4] = ["dependencies", "build-dependencies", "features", "target"];
 
 pub(super) fn parts(read: &mut Reader<'_>) -> Result<BTreeMap<String, Digest>> {
     let mut parts = BTreeMap::new();
     let mut names = BTreeSet::new();
-    for path in MANIFESTS {
+    let mut manifests = MANIFESTS.to_vec();
+    for path in LATER_MANIFESTS {
+        if read(path)?.is_some() {
+            manifests.push(path);
+        }
+    }
+    for path in manifests {
         let mut manifest = table(path, read)?;
         manifest.retain(|section, _| DECISIVE.contains(&section));
         for section in ["dependencies", "build-dependencies"] {

@@ -20,9 +20,9 @@ fn of_this_tree(edits: &[(&str, &str, &str)]) -> Protocol {
 #[test]
 fn comments_formatting_and_tests_are_no_part_of_it() {
     let plain = of_this_tree(&[]);
-    assert!(plain.parts.keys().any(|path| path.contains("device/cuda/events.rs")), "{plain:?}");
-    let timer = "harness/src/device/cuda/timer.rs";
-    let events = "harness/src/device/cuda/events.rs";
+    assert!(plain.parts.keys().any(|path| path.contains("preempt/src/cuda/events.rs")), "{plain:?}");
+    let timer = "harness/core/src/gpu/timer.rs";
+    let events = "harness/preempt/src/cuda/events.rs";
     let edits = [
         (timer, "//!", "//! Other words.\n//!"),
         (timer, "use ", "\n\n\nuse "),
@@ -30,7 +30,7 @@ fn comments_formatting_and_tests_are_no_part_of_it() {
         (events, "fn ", "/* a\n comment */ fn "),
         (events, ";\n", "; // why\n"),
         ("Cargo.toml", "[workspace.dependencies]", "[workspace.dependencies]\n# a remark"),
-        ("harness/src/measure.rs", "mod tests {", "mod tests { const X: u32 = 1;"),
+        ("harness/preempt/src/pilots.rs", "mod tests {", "mod tests { const X: u32 = 1;"),
     ];
     assert_eq!(of_this_tree(&edits), plain);
 }
@@ -39,9 +39,9 @@ fn comments_formatting_and_tests_are_no_part_of_it() {
 fn code_dependencies_and_compiler_are_part_of_it_and_named() {
     let plain = of_this_tree(&[]);
     let edits = [
-        ("harness/src/device/cuda/timer.rs", "let ", "let _extra = 1; let "),
+        ("harness/core/src/gpu/timer.rs", "let ", "let _extra = 1; let "),
         ("harness/schema/src/cell.rs", "pub seed: String", "pub seed: u64"),
-        ("harness/Cargo.toml", "toml.workspace = true\n", ""),
+        ("harness/core/Cargo.toml", "fs-err.workspace = true\n", ""),
         ("rust-toolchain.toml", "1.95", "1.96"),
     ];
     let changed = plain.changed_to(&of_this_tree(&edits));
@@ -54,7 +54,7 @@ fn code_dependencies_and_compiler_are_part_of_it_and_named() {
 #[test]
 fn what_the_harness_does_not_use_is_no_part_of_it() {
     let plain = of_this_tree(&[]);
-    for absent in ["harness/schema/src/manifest.rs", "harness/schema/src/verdict.rs", EMULATED] {
+    for absent in ["harness/schema/src/manifest.rs", "harness/schema/src/verdict.rs", EMULATED[1]] {
         assert!(!plain.parts.contains_key(absent), "{absent}");
     }
     for present in ["harness/schema/src/plan/check.rs", "harness/schema/src/table.rs", "harness/schema/src/digest.rs"] {
@@ -87,8 +87,8 @@ fn tokens_tell_apart_what_differs_and_nothing_else() {
 
 #[test]
 fn a_missing_or_broken_file_is_an_error_that_names_it() {
-    let error = protocol(&mut |path: &str| Ok((path == ROOTS[0]).then(|| "mod gone;".to_owned()))).unwrap_err();
+    let error = protocol(&mut |path: &str| Ok((path == MAIN).then(|| "mod gone;".to_owned()))).unwrap_err();
     assert!(format!("{error:#}").contains("harness/src/gone/mod.rs is absent"), "{error:#}");
     let error = protocol(&mut |_: &str| Ok(Some("fn (".to_owned()))).unwrap_err();
-    assert!(format!("{error:#}").contains("harness/src/lib.rs does not parse"), "{error:#}");
+    assert!(format!("{error:#}").contains("harness/src/main.rs does not parse"), "{error:#}");
 }

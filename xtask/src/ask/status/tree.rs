@@ -15,11 +15,15 @@ use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where everything lies that a measurement is made from.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 14] = [
     "kernels",
     "harness/src",
+    "harness/core/src",
+    "harness/preempt/src",
     "harness/schema/src",
     "harness/Cargo.toml",
+    "harness/core/Cargo.toml",
+    "harness/preempt/Cargo.toml",
     "harness/schema/Cargo.toml",
     "harness/experiments/*/plan.toml",
     "Cargo.toml",

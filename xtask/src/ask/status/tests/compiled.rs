@@ -60,8 +60,10 @@ fn a_pass_over_comments_and_headers_keeps_every_number_and_a_constant_takes_its_
 
 fn real_kernels(root: &Path) -> BTreeMap<String, String> {
     let mut names: Vec<String> = FILES.iter().map(|file| format!("kernels/preempt/{file}.cu")).collect();
-    for entry in std::fs::read_dir(root.join("kernels/common")).unwrap() {
-        names.push(format!("kernels/common/{}", entry.unwrap().file_name().to_string_lossy()));
+    for folder in ["kernels/common", "kernels/preempt"] {
+        let files = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        let headers = files.filter_map(|file| file.into_string().ok()).filter(|file| file.ends_with(".cuh"));
+        names.extend(headers.map(|header| format!("{folder}/{header}")));
     }
     let read = |name: String| (name.clone(), std::fs::read_to_string(root.join(&name)).unwrap());
     let mut sources: BTreeMap<String, String> = names.into_iter().map(read).collect();

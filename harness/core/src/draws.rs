@@ -1,0 +1,89 @@
+//! The seed of a cell's schedule and the numbers drawn from it. Launches nothing, reads no clock.
+
+use schema::Digest;
+use schema::plan::Phase;
+
+/// The seed of one cell's schedule. It follows from plan, phase and cell, so a resumed cell repeats its schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// The seed of a cell.
+    #[must_use]
+    pub fn of(plan: Digest, phase: Phase, cell: &str) -> Self {
+        let digest = Digest::of(format!("{plan}\n{}\n{cell}", phase.name())).to_string();
+        Self(u64::from_str_radix(&digest[..16], 16).expect("a digest is hex"))
+    }
+
+    /// As the cell's header carries it.
+    #[must_use]
+    pub fn hex(self) -> String {
+        format!("{:016x}", self.0)
+    }
+
+    /// The numbers drawn from this seed, in order.
+    #[must_use]
+    pub fn draws(self) -> Draws {
+        Draws { seed: self.0, counter: 0 }
+    }
+}
+
+/// A counter-based generator: the SplitMix64 finaliser over seed and counter.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    seed: u64,
+    counter: u64,
+}
+
+impl Draws {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.counter += 1;
+        let mut z = self.seed.wrapping_add(self.counter.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number uniform in `0..bound`; 0 when the bound is 0.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        let scaled = u128::from(self.bits()) * u128::from(bound);
+        u32::try_from(scaled >> 64).expect("below a 32-bit bound")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn seeds_differ_by_plan_phase_and_cell_and_repeat() {
+        let (a, b) = (Digest::of("a"), Digest::of("b"));
+        let seeds = [
+            Seed::of(a, Phase::ALL[3], "x"),
+            Seed::of(b, Phase::ALL[3], "x"),
+            Seed::of(a, Phase::ALL[2], "x"),
+            Seed::of(a, Phase::ALL[3], "y"),
+        ];
+        for (i, seed) in seeds.iter().enumerate() {
+            assert!(!seeds[..i].contains(seed));
+        }
+        assert_eq!(seeds[0].draws().bits(), Seed::of(a, Phase::ALL[3], "x").draws().bits());
+        assert_eq!(seeds[0].hex().len(), 16);
+    }
+
+    #[test]
+    fn draws_are_the_published_splitmix64_sequence() {
+        let mut draws = Draws { seed: 1_234_567, counter: 0 };
+        let known = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423_u64];
+        assert_eq!([draws.bits(), draws.bits(), draws.bits()], known);
+    }
+
+    proptest! {
+        #[test]
+        fn draws_stay_below_their_bound(seed: u64, bound in 1_u32..) {
+            prop_assert!(Seed(seed).draws().below(bound) < bound);
+        }
+    }
+}
