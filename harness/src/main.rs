@@ -10,7 +10,7 @@ use harness_core::experiment::{Bench, Experiment, open};
 use harness_core::failure::code_of;
 use harness_core::gpu::missing_symbols_are_errors;
 use harness_core::hold;
-use harness_core::run::{FrozenPlan, Request, run};
+use harness_core::run::{FrozenPlan, Request, describe, run};
 use harness_core::sanitize::sanitize;
 use harness_core::target::Target;
 use schema::progress::Progress;
@@ -32,6 +32,14 @@ struct Flags {
 enum Command {
     /// Say what the device is
     Device(DeviceFlags),
+    /// Print what a run of a plan on this device must contain, and measure nothing
+    Describe {
+        #[command(flatten)]
+        device: DeviceFlags,
+        /// The frozen plan
+        #[arg(long)]
+        plan: PathBuf,
+    },
     /// Run every cell of a plan that is not complete yet
     Run(RunFlags),
     /// Keep the device busy with the kernels of a plan's experiment while the clocks are watched
@@ -121,11 +129,16 @@ fn dispatch(flags: Flags) -> anyhow::Result<()> {
     }
     match flags.command {
         Command::Device(device) => print(&Progress::Device(device.target()?.facts())),
+        Command::Describe { device, plan } => {
+            let plan = FrozenPlan::load(&plan)?.plan;
+            let experiment = registry::find(&plan)?;
+            print(&describe(experiment, &plan, &*device.bench(experiment)?)?)
+        }
         Command::Run(flags) => run_plan(&flags),
         Command::Burn { device, plan, seconds } => {
             check_seconds(seconds)?;
             let experiment = registry::find(&FrozenPlan::load(&plan)?.plan)?;
-            burn(&mut *device.bench(experiment)?, seconds, &mut print)
+            burn(&mut *device.bench(experiment)?, seconds, &mut print::<Progress>)
         }
         Command::Sanitize(flags) => run_sanitize(flags),
     }
@@ -143,7 +156,7 @@ impl DeviceFlags {
 }
 
 /// One JSON line on stdout. A client that has gone away ends the run.
-fn print(progress: &Progress) -> anyhow::Result<()> {
+fn print<T: serde::Serialize>(progress: &T) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     serde_json::to_writer(&mut stdout, progress)?;
     stdout.write_all(b"\n")?;
@@ -160,7 +173,7 @@ fn run_plan(flags: &RunFlags) -> anyhow::Result<()> {
         nonce: &flags.nonce,
         stop_after: flags.stop_after_cell.as_deref(),
     };
-    run(experiment, &mut *bench, &request, &mut print)
+    run(experiment, &mut *bench, &request, &mut print::<Progress>)
 }
 
 fn run_sanitize(flags: SanitizeFlags) -> anyhow::Result<()> {
@@ -168,8 +181,8 @@ fn run_sanitize(flags: SanitizeFlags) -> anyhow::Result<()> {
     let experiment = registry::find(&plan)?;
     let (Some(program), Some(device), Some(nonce)) = (flags.program, flags.device, flags.nonce) else {
         let mut stdout = std::io::stdout().lock();
-        return Ok(experiment.programs(&plan).iter().try_for_each(|program| writeln!(stdout, "{program}"))?);
+        return Ok(experiment.programs(&plan)?.iter().try_for_each(|program| writeln!(stdout, "{program}"))?);
     };
     let mut bench = open(experiment, &device, flags.cubins.as_deref(), &flags.flavor)?;
-    sanitize(experiment, &mut *bench, &plan, &program, &nonce, &mut print)
+    sanitize(experiment, &mut *bench, &plan, &program, &nonce, &mut print::<Progress>)
 }

@@ -313,7 +313,9 @@ fn no_duration_is_taken_from_the_wall_clock() {
         }
     }
     let mut files = Vec::new();
-    for dir in ["src", "host/src", "../harness/src", "../harness/core/src", "../harness/preempt/src", "../harness/schema/src"] {
+    for dir in
+        ["src", "host/src", "../harness/src", "../harness/core/src", "../harness/preempt/src", "../harness/schema/src"]
+    {
         sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(dir), &mut files);
     }
     assert!(files.len() > 100);

@@ -10,20 +10,16 @@ use crate::session::Session;
 use crate::target::Target;
 use schema::ExitCode;
 use schema::cell::{DeviceFacts, Facts};
-use schema::plan::{Phase, Plan};
+use schema::contract::{CellSpec, Contract};
+use schema::plan::Plan;
 use schema::progress::Sites;
 use schema::table::Table;
 use std::path::Path;
 
 /// What an experiment says of itself before anything is opened.
 pub trait Experiment: Sync {
-    /// Its name in plans, which is also its folder's.
+    /// Its name in plans, which is also that of its folders.
     fn name(&self) -> &'static str;
-
-    /// Whether it measures this plan, which may be one of its own in other sizes and under another name.
-    fn measures(&self, plan: &Plan) -> bool {
-        plan.experiment == self.name()
-    }
 
     /// The kernel files that it loads, below `kernels/` and without suffix.
     fn cubins(&self) -> &'static [&'static str];
@@ -31,11 +27,17 @@ pub trait Experiment: Sync {
     /// Whether it has an emulation, which runs its whole path without a GPU.
     fn emulates(&self) -> bool;
 
-    /// Every cell of a plan on a device with these facts, in the order they run.
-    fn cells(&self, plan: &Plan, facts: &DeviceFacts) -> Vec<CellSpec>;
+    /// What a run of a plan on a device with these facts must contain. Pure: the same plan and facts give the same contract.
+    ///
+    /// # Errors
+    /// When the plan's numbers are not this experiment's, or no device could measure them.
+    fn contract(&self, plan: &Plan, facts: &DeviceFacts) -> anyhow::Result<Contract>;
 
-    /// The sanitizer programs that together launch every kernel in every mode that the plan measures.
-    fn programs(&self, plan: &Plan) -> Vec<String>;
+    /// The sanitizer programs that together launch every kernel in every mode that the plan measures, as the contract names them.
+    ///
+    /// # Errors
+    /// As [`Experiment::contract`].
+    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<String>>;
 
     /// Makes the bench on an open device.
     ///
@@ -74,30 +76,6 @@ pub trait Bench {
 
     /// The GPU it runs on; absent in an emulation.
     fn gpu(&mut self) -> Option<&mut Gpu>;
-}
-
-/// One point of the sweep, as the run loop needs to know it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CellSpec {
-    /// Its phase.
-    pub phase: Phase,
-    /// Its name: `key=value` pairs joined by commas, in plan order.
-    pub name: String,
-    /// Events that it records at least.
-    pub events: u64,
-    /// Seconds that it takes, roughly.
-    pub estimate_s: f64,
-    /// The grid that must be resident at once; absent where the cell has none.
-    pub grid: Option<ResidentGrid>,
-}
-
-/// A grid all of whose blocks must be resident at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResidentGrid {
-    /// Blocks in the grid.
-    pub blocks: u32,
-    /// The entry of the device's slots that says how many of its blocks an SM holds.
-    pub slot: &'static str,
 }
 
 /// What a cell is measured with.

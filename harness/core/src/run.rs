@@ -1,15 +1,17 @@
 //! Runs every cell of a plan that is not complete yet, and records each as soon as it is.
 
 use crate::draws::Seed;
-use crate::experiment::{Bench, CellSpec, Context, Experiment};
+use crate::experiment::{Bench, Context, Experiment};
 use crate::failure::fail;
 use crate::record::CellStore;
 use crate::sanitize::cubins;
 use crate::session::Session;
 use anyhow::Context as _;
+use schema::contract::{CellSpec, Contract};
 use schema::plan::{Plan, Slots};
 use schema::progress::Progress;
 use schema::{Digest, ExitCode};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -60,14 +62,13 @@ pub fn run(
     say: &mut dyn FnMut(&Progress) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let plan = &request.frozen.plan;
+    let cells = describe(experiment, plan, bench)?.cells;
     let mut session = Session::begin(bench.facts(), say)?;
-    let cells = experiment.cells(plan, bench.facts());
-    admit(&cells, &bench.facts().slots)?;
     let store = CellStore::open(request.run_dir, plan, request.frozen.digest, &bench.facts().id)?;
     for (index, cell) in (1..).zip(&cells) {
         let total = u32::try_from(cells.len())?;
-        let (phase, name) = (cell.phase.name().to_owned(), cell.name.clone());
-        let (events, estimate_s) = (cell.events, cell.estimate_s);
+        let (phase, name) = (cell.phase.clone(), cell.name.clone());
+        let (events, estimate_s) = (cell.expects.events, cell.estimate_s);
         session.say(&Progress::CellBegin {
             phase: phase.clone(),
             cell: name.clone(),
@@ -77,7 +78,7 @@ pub fn run(
             estimate_s,
         })?;
         let begin = Instant::now();
-        let resumed = store.is_complete(cell.phase, &cell.name)?;
+        let resumed = store.is_complete(&cell.phase, &cell.name)?;
         if !resumed {
             measure(bench, &mut session, request.frozen, &store, cell)?;
         }
@@ -107,12 +108,12 @@ fn measure(
     store: &CellStore,
     cell: &CellSpec,
 ) -> anyhow::Result<()> {
-    let name = format!("{}/{}", cell.phase.name(), cell.name);
-    let seed = Seed::of(frozen.digest, cell.phase, &cell.name);
-    store.begin(cell.phase, &cell.name, seed)?;
+    let name = cell.id();
+    let seed = Seed::of(frozen.digest, &cell.phase, &cell.name);
+    store.begin(&cell.phase, &cell.name, seed)?;
     let mut context = Context { session, plan: &frozen.plan, seed, store };
     let measured = bench.measure(cell, &mut context).with_context(|| format!("failed to measure cell {name}"))?;
-    store.finish(cell.phase, &cell.name, seed, &measured)?;
+    store.finish(&cell.phase, &cell.name, seed, &measured)?;
     if measured.missed_fault {
         let message = format!("the oracle did not catch the wrong element planted in cell {name}");
         return Err(fail(ExitCode::Oracle, message));
@@ -120,22 +121,36 @@ fn measure(
     Ok(())
 }
 
-/// Refuses grids that the device does not hold at once, and two cells of one name, before anything is launched.
-fn admit(cells: &[CellSpec], slots: &Slots) -> anyhow::Result<()> {
-    for (index, cell) in cells.iter().enumerate() {
-        let name = format!("{}/{}", cell.phase.name(), cell.name);
-        if let Some(grid) = cell.grid {
-            let (blocks, per_sm, sms) = (grid.blocks, slots.per_sm(grid.slot), slots.sms());
-            let fit = sms * per_sm;
-            if blocks > fit {
-                let message = format!(
-                    "cell {name} asks for {blocks} blocks; this device holds {fit} of that kernel at once ({per_sm} on each of {sms} SMs)"
-                );
-                return Err(fail(ExitCode::Config, message));
-            }
+/// What a run of the plan on this bench must contain.
+///
+/// # Errors
+/// Ends with [`ExitCode::Config`] when the plan is not the experiment's, or asks for more blocks than the device holds.
+pub fn describe(experiment: &dyn Experiment, plan: &Plan, bench: &dyn Bench) -> anyhow::Result<Contract> {
+    let contract = experiment.contract(plan, bench.facts());
+    let contract = contract.and_then(|contract| contract.check().map(|()| contract));
+    let contract =
+        contract.map_err(|error| fail(ExitCode::Config, format!("experiment {}: {error:#}", plan.experiment)))?;
+    contract.cells.iter().try_for_each(|cell| admit(cell, &bench.facts().slots))?;
+    Ok(contract)
+}
+
+/// Refuses grids that the device does not hold at once, before anything is launched.
+fn admit(cell: &CellSpec, slots: &Slots) -> anyhow::Result<()> {
+    let mut wanted: BTreeMap<&str, u32> = BTreeMap::new();
+    for launch in &cell.launches {
+        if let (Some(slot), Some(grid)) = (&launch.slot, launch.grid) {
+            *wanted.entry(slot).or_default() += grid;
         }
-        if cells[..index].iter().any(|other| other.phase == cell.phase && other.name == cell.name) {
-            return Err(fail(ExitCode::Config, format!("cell {name} comes twice on this device; drop one")));
+    }
+    for (slot, blocks) in wanted {
+        let (per_sm, sms) = (slots.per_sm(slot), slots.sms());
+        let fit = sms * per_sm;
+        if blocks > fit {
+            let message = format!(
+                "cell {} asks for {blocks} blocks; this device holds {fit} of that kernel at once ({per_sm} on each of {sms} SMs)",
+                cell.id()
+            );
+            return Err(fail(ExitCode::Config, message));
         }
     }
     Ok(())
@@ -144,28 +159,33 @@ fn admit(cells: &[CellSpec], slots: &Slots) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::ResidentGrid;
     use crate::failure::code_of;
-    use schema::plan::Phase;
+    use schema::contract::LaunchKind;
 
-    fn check_refused(cells: &[(&str, Option<u32>)], expected: &str) {
+    fn check(grids: &[u32], refused: Option<&str>) {
         let slots = Slots::of_sms(2).with("made_up_per_sm", 2);
-        let cell = |(name, blocks): &(&str, Option<u32>)| CellSpec {
-            phase: Phase::ALL[0],
-            name: (*name).to_owned(),
-            events: 1,
-            estimate_s: 1.0,
-            grid: blocks.map(|blocks| ResidentGrid { blocks, slot: "made_up_per_sm" }),
+        let kind = |grid: &u32| LaunchKind {
+            mode: "made_up".to_owned(),
+            grid: Some(*grid),
+            symbol_end: String::new(),
+            slot: Some("made_up_per_sm".to_owned()),
         };
-        let cells: Vec<CellSpec> = cells.iter().map(cell).collect();
-        let error = admit(&cells, &slots).unwrap_err();
-        assert_eq!(code_of(&error), ExitCode::Config);
-        assert!(error.to_string().contains(expected), "{error}");
+        let cell = CellSpec { launches: grids.iter().map(kind).collect(), ..schema::timer::cell("p", 2, 1) };
+        match (admit(&cell, &slots), refused) {
+            (Ok(()), None) => {}
+            (Err(error), Some(words)) => {
+                assert_eq!(code_of(&error), ExitCode::Config);
+                assert!(error.to_string().contains(words), "{error}");
+            }
+            (found, _) => panic!("{grids:?}: {found:?}"),
+        }
     }
 
     #[test]
     fn grids_above_the_slots_are_refused_with_the_number_that_fits() {
-        check_refused(&[("a", Some(4)), ("b", Some(5))], "b asks for 5 blocks; this device holds 4 of that kernel");
-        check_refused(&[("a", None), ("b", Some(4)), ("b", Some(4))], "twice");
+        check(&[4], None);
+        check(&[5], Some("asks for 5 blocks; this device holds 4 of that kernel"));
+        check(&[3, 1], None);
+        check(&[4, 1], Some("asks for 5 blocks"));
     }
 }

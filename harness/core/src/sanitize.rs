@@ -25,7 +25,7 @@ pub fn sanitize(
     if Tool::ALL.iter().any(|tool| tool.control() == name) {
         return control(bench, name, nonce, say);
     }
-    let programs = experiment.programs(plan);
+    let programs = experiment.programs(plan)?;
     if !programs.iter().any(|program| program == name) {
         let message = format!("no program {name:?} for this plan; there are {}", programs.join(", "));
         return Err(fail(ExitCode::Usage, message));

@@ -2,11 +2,11 @@
 
 use crate::launch::{self, CalibrateLaunch, CalibrateRaw};
 use crate::pilots::Context;
+use crate::plan::CalibratePlan;
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
 use schema::cell::{CALIBRATE_EVENTS, Facts};
-use schema::plan::CalibratePlan;
 use schema::table::{Column, Table};
 
 /// Cells `k=…,blocks=…`.

@@ -15,12 +15,12 @@ use crate::launch::{
     BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, LaunchRaw, PreemptLaunch,
     PreemptRaw,
 };
+use crate::plan::POLL_PERIODS;
 use crate::slot;
 use anyhow::Context as _;
 use harness_core::gpu::{Gpu, Kernel};
 use harness_core::launch::TimerTrace;
 use schema::cell::DeviceFacts;
-use schema::plan::POLL_PERIODS;
 use schema::progress::Sites;
 
 /// The kernel files that the experiment loads.

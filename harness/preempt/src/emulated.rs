@@ -15,6 +15,7 @@ use crate::launch::{
     PreemptRaw,
 };
 use crate::oracle::Pair;
+use crate::plan::POLL_PERIODS;
 use crate::{site, slot};
 use clock::Clock;
 use grid::{BlockReport, Grid, launch_raw, narrow, on_blocks};
@@ -24,7 +25,6 @@ use harness_core::launch::TimerTrace;
 use harness_core::target::{EMULATED_PER_SM, Target};
 use schema::ExitCode;
 use schema::cell::{DeviceFacts, LaunchConfig};
-use schema::plan::POLL_PERIODS;
 use schema::progress::Sites;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};

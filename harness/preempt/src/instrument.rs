@@ -3,9 +3,9 @@
 use super::yields::{Shape, event_launches};
 use crate::launch::{self, COUNTS};
 use crate::pilots::Context;
+use crate::plan::{Leg, Setter};
 use harness_core::experiment::Measured;
 use schema::cell::{Facts, TIMER_EVENTS};
-use schema::plan::{Leg, Setter};
 use schema::table::{Column, Table};
 
 /// Events of one launch with planted delays, at most.
@@ -34,7 +34,7 @@ pub fn timer(context: &mut Context) -> anyhow::Result<Measured> {
 /// Blocks of a leg's launches: block 0 sets, the other polls.
 const LEG_BLOCKS: u32 = 2;
 
-/// Cells `leg=…`: a setter and one block that polls every tile, every `schema::plan::delayed_event` delayed in `leg`.
+/// Cells `leg=…`: a setter and one block that polls every tile, every `schema::timer::delayed_event` delayed in `leg`.
 ///
 /// One polling block has nobody to compete with for a claim, so a leg lasts the same whether or not another was delayed; at
 /// full residency the claimer is whoever was quickest, and the choice moves with the delay.

@@ -2,11 +2,11 @@
 //!
 //! Two devices implement it: `cuda` and `emulated`. Neither decides anything about a phase; neither writes files.
 
+use crate::plan::{Leg, Setter};
 use harness_core::gpu::Gpu;
 use harness_core::launch::{LaunchTrace, TimerTrace};
 use harness_core::record::LaunchLog;
 use schema::cell::{DeviceFacts, LaunchConfig};
-use schema::plan::{Leg, Setter};
 use schema::progress::Sites;
 
 /// A device that runs the experiment's kernels.
@@ -62,7 +62,7 @@ pub trait Device {
 /// A launch of the calibrate kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrateLaunch {
-    /// Inner dimension; a multiple of `schema::plan::K_CHUNK`.
+    /// Inner dimension; a multiple of `crate::plan::K_CHUNK`.
     pub k: u32,
     /// Blocks.
     pub blocks: u32,
@@ -163,7 +163,7 @@ pub struct PreemptLaunch {
     pub first_generation: u32,
     /// Identifies this launch's events, so that their inputs differ from any other launch's.
     pub first_event_id: u32,
-    /// A delay planted in one leg of every `schema::plan::delayed_event`: the leg and nanoseconds.
+    /// A delay planted in one leg of every `schema::timer::delayed_event`: the leg and nanoseconds.
     pub delay: Option<(Leg, u32)>,
     /// Set every event at once, without waiting for completion (coalescing is then likely).
     pub storm: bool,

@@ -1,7 +1,7 @@
 //! The `preempt` experiment: what it says of itself, and its bench on a GPU or emulated.
 //!
 //! One file a phase turns launches into a cell's tables; `launch` says what a launch takes and leaves behind, `cuda` and
-//! `emulated` make it. The plan's types are those of `schema::plan`.
+//! `emulated` make it; `plan` says which cells there are and what each must show.
 
 pub mod baseline;
 pub mod calibrate;
@@ -13,20 +13,23 @@ pub mod launch;
 pub mod launches;
 pub mod oracle;
 pub mod pilots;
+pub mod plan;
 pub mod programs;
 pub mod sizes;
 pub mod timeline;
 pub mod yields;
 
-use harness_core::experiment::{Bench, CellSpec, Context, Experiment, Measured, ResidentGrid};
+use harness_core::experiment::{Bench, Context, Experiment, Measured};
 use harness_core::gpu::Gpu;
 use harness_core::session::Session;
 use harness_core::target::Target;
 use launch::Device;
 use launches::Launches;
+use plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
+use plan::{PreemptPlan, Work};
 use schema::cell::DeviceFacts;
-use schema::plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
-use schema::plan::{Cell, Plan, Work};
+use schema::contract::{CellSpec, Contract};
+use schema::plan::Plan;
 use schema::progress::Sites;
 
 /// The experiment, for the registry.
@@ -65,11 +68,6 @@ impl Experiment for Preempt {
         "preempt"
     }
 
-    /// Other sizes have names of their own, and every plan that the schema reads has this experiment's profile.
-    fn measures(&self, _: &Plan) -> bool {
-        true
-    }
-
     fn cubins(&self) -> &'static [&'static str] {
         cuda::CUBINS
     }
@@ -78,20 +76,13 @@ impl Experiment for Preempt {
         true
     }
 
-    fn cells(&self, plan: &Plan, facts: &DeviceFacts) -> Vec<CellSpec> {
+    fn contract(&self, plan: &Plan, facts: &DeviceFacts) -> anyhow::Result<Contract> {
         let tile_us = if facts.is_emulated() { EMULATED_TILE_US } else { GPU_TILE_US };
-        let spec = |cell: Cell| CellSpec {
-            phase: cell.phase,
-            name: cell.name,
-            events: plan.events(&cell.work, &facts.slots),
-            estimate_s: plan.estimate_s(&cell.work, &facts.slots, tile_us),
-            grid: grid(&cell.work),
-        };
-        plan.cells(&facts.slots).into_iter().map(spec).collect()
+        Ok(PreemptPlan::of(plan)?.contract(&facts.slots, tile_us))
     }
 
-    fn programs(&self, plan: &Plan) -> Vec<String> {
-        programs::programs(plan).into_iter().map(programs::Program::name).collect()
+    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<String>> {
+        Ok(programs::programs(&PreemptPlan::of(plan)?).into_iter().map(programs::Program::name).collect())
     }
 
     fn bench(&self, target: Target) -> anyhow::Result<Box<dyn Bench>> {
@@ -102,17 +93,6 @@ impl Experiment for Preempt {
         };
         Ok(Box::new(PreemptBench { device }))
     }
-}
-
-/// The grid of a cell that must be resident at once.
-fn grid(work: &Work) -> Option<ResidentGrid> {
-    let (blocks, slot) = match work {
-        Work::Timer | Work::Delay(_) => return None,
-        Work::Calibrate { blocks, .. } => (*blocks, slot::CALIBRATE),
-        Work::Baseline { blocks, .. } => (*blocks, slot::DRAIN),
-        Work::Yield { blocks, .. } | Work::Cost { blocks, .. } => (*blocks, slot::YIELD),
-    };
-    Some(ResidentGrid { blocks, slot })
 }
 
 /// A device that the experiment's cells are measured on.
@@ -126,12 +106,13 @@ impl Bench for PreemptBench {
     }
 
     fn measure(&mut self, cell: &CellSpec, context: &mut Context) -> anyhow::Result<Measured> {
-        let planned = context.plan.cells(&self.device.facts().slots);
-        let found = planned.into_iter().find(|planned| planned.phase == cell.phase && planned.name == cell.name);
+        let plan = PreemptPlan::of(context.plan)?;
+        let mut planned = plan.cells(&self.device.facts().slots).into_iter();
+        let found = planned.find(|planned| planned.phase.name() == cell.phase && planned.name == cell.name);
         let work = found.ok_or_else(|| anyhow::anyhow!("no cell {} in the plan", cell.name))?.work;
         let mut context = pilots::Context {
             launches: Launches { device: &mut *self.device, session: context.session },
-            profile: &context.plan.profile,
+            profile: &plan.profile,
             seed: context.seed,
             store: context.store,
         };
@@ -139,9 +120,10 @@ impl Bench for PreemptBench {
     }
 
     fn sanitize(&mut self, program: &str, plan: &Plan, session: &mut Session) -> anyhow::Result<()> {
-        let found = programs::programs(plan).into_iter().find(|known| known.name() == program);
+        let plan = PreemptPlan::of(plan)?;
+        let found = programs::programs(&plan).into_iter().find(|known| known.name() == program);
         let found = found.ok_or_else(|| anyhow::anyhow!("no program {program} for this plan"))?;
-        programs::run(&mut Launches { device: &mut *self.device, session }, plan, found)
+        programs::run(&mut Launches { device: &mut *self.device, session }, &plan, found)
     }
 
     fn burn(&mut self, seconds: f64) -> anyhow::Result<f64> {
@@ -166,22 +148,5 @@ fn measure(context: &mut pilots::Context, work: &Work) -> anyhow::Result<Measure
         Work::Baseline { k, blocks } => baseline::measure(context, k, blocks),
         Work::Yield { k, blocks, poll, set } => yields::measure(context, k, blocks, poll, set),
         Work::Cost { k, blocks, poll } => cost::measure(context, k, blocks, poll),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use schema::plan::{Leg, Setter};
-
-    #[test]
-    fn each_cell_is_held_to_the_slots_of_its_kernel() {
-        let slot_of = |work: &Work| grid(work).map(|grid| (grid.blocks, grid.slot));
-        assert_eq!(slot_of(&Work::Calibrate { k: 16, blocks: 5 }), Some((5, slot::CALIBRATE)));
-        assert_eq!(slot_of(&Work::Baseline { k: 16, blocks: 7 }), Some((7, slot::DRAIN)));
-        let yields = Work::Yield { k: 16, blocks: 16, poll: 1, set: Setter::Device };
-        assert_eq!(slot_of(&yields), Some((16, slot::YIELD)));
-        assert_eq!(slot_of(&Work::Cost { k: 16, blocks: 16, poll: 1 }), Some((16, slot::YIELD)));
-        assert_eq!((slot_of(&Work::Timer), slot_of(&Work::Delay(Leg::Urgent))), (None, None));
     }
 }

@@ -3,7 +3,7 @@
 //! Inputs are small integers, so that a product's float32 result is exact in any order of summation and is compared bit by bit.
 //! Nothing here runs a kernel or decides what a mismatch costs.
 
-use schema::plan::mix;
+use schema::timer::mix;
 
 /// Rows and columns of an output tile. `tile.cuh` holds the same number.
 pub const TILE: usize = 64;

@@ -2,11 +2,11 @@
 
 use crate::launch::{DrainLaunch, Drainer};
 use crate::launches::Launches;
+use crate::plan::{Phase, Profile};
 use crate::sizes::{most_tasks, scale_tasks};
 use anyhow::Context as _;
 use harness_core::draws::Seed;
 use harness_core::record::CellStore;
-use schema::plan::{Phase, Profile};
 
 /// Tasks per block of the first pilot drain.
 const PILOT_TASKS: u32 = 8;
@@ -44,7 +44,7 @@ impl Context<'_, '_> {
     /// When the timer cell is missing.
     pub fn tolerance_ns(&self) -> anyhow::Result<i64> {
         let (header, events) =
-            self.store.read(Phase::Instrument, TIMER_CELL).context("the timer cell must come first")?;
+            self.store.read(Phase::Instrument.name(), TIMER_CELL).context("the timer cell must come first")?;
         let largest = events.i64("offset_ns")?.iter().map(|offset| offset.abs()).max().unwrap_or(0);
         let quantum = header.facts.whole("timer_quantum_ns").context("the timer cell has no quantum")?;
         Ok(largest + i64::try_from(quantum)?)

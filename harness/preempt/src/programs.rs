@@ -5,10 +5,10 @@
 
 use crate::launch::{BaselineLaunch, CalibrateLaunch, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch};
 use crate::launches::Launches;
+use crate::plan::{Phase, PreemptPlan, Setter};
 use anyhow::ensure;
 use harness_core::failure::fail;
 use schema::ExitCode;
-use schema::plan::{Phase, Plan, Setter};
 use std::collections::BTreeSet;
 
 /// Blocks of a program's grid.
@@ -65,7 +65,7 @@ impl Program {
 
 /// The programs that together cover what a plan measures.
 #[must_use]
-pub fn programs(plan: &Plan) -> Vec<Program> {
+pub fn programs(plan: &PreemptPlan) -> Vec<Program> {
     let mut programs = BTreeSet::from([Program::Check]);
     for phase in &plan.phases {
         match phase {
@@ -93,7 +93,7 @@ pub fn programs(plan: &Plan) -> Vec<Program> {
 /// # Errors
 /// When a launch fails, or did not do what the program is for; ends with [`ExitCode::Oracle`] where a planted wrong element is
 /// not found.
-pub fn run(launches: &mut Launches, plan: &Plan, program: Program) -> anyhow::Result<()> {
+pub fn run(launches: &mut Launches, plan: &PreemptPlan, program: Program) -> anyhow::Result<()> {
     let k = plan.profile.yields.k;
     match program {
         Program::Timer => launches.timer(ROUNDS).map(drop),
@@ -161,10 +161,10 @@ mod tests {
     use crate::PREEMPT;
     use crate::emulated::Emulated;
     use crate::launch::Device;
+    use crate::plan::{PlanFile, ProfileName};
     use harness_core::experiment::open;
     use harness_core::failure::code_of;
     use harness_core::sanitize::sanitize;
-    use schema::plan::{PlanFile, ProfileName};
     use schema::progress::Progress;
 
     fn plan(profile: ProfileName, phases: &[Phase]) -> Plan {

@@ -1,9 +1,10 @@
 //! From what a launch recorded to one row an event. Pure: values in, values out, every anomaly a bit.
 
 use crate::launch::PreemptRaw;
+use crate::plan::{Leg, Setter};
 use schema::cell::{BLOCK_ROWS, YIELD_EVENTS, anomaly};
-use schema::plan::{Leg, Setter, delayed_event};
 use schema::table::{Column, Table};
+use schema::timer::delayed_event;
 
 const OBSERVED: u8 = 1;
 const READY: u8 = 2;

@@ -7,6 +7,7 @@
 use super::timeline::{EventRow, Planned, add_block_rows, block_table, rows, table};
 use crate::launch::{self, Drainer, PreemptLaunch, PreemptRaw};
 use crate::pilots::Context;
+use crate::plan::{Leg, Setter};
 use crate::sizes::{gaps, spread};
 use anyhow::{bail, ensure};
 use harness_core::draws::Draws;
@@ -14,7 +15,6 @@ use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
 use schema::cell::Facts;
-use schema::plan::{Leg, Setter};
 
 /// The device gives up waiting after this and [`DEADLINE_LAUNCHES`] times as long as the launch is expected to last: it bounds
 /// what a fault costs, and a sound launch comes nowhere near it.
@@ -41,7 +41,7 @@ pub struct Shape {
     pub poll: u32,
     /// Who sets the flag.
     pub set: Setter,
-    /// A delay planted in one leg of every `schema::plan::delayed_event`.
+    /// A delay planted in one leg of every `schema::timer::delayed_event`.
     pub delay: Option<(Leg, u32)>,
     /// Events to record, at least.
     pub events: u32,

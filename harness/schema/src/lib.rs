@@ -18,7 +18,6 @@ pub mod facts;
 pub mod manifest;
 pub mod metrics;
 pub mod plan;
-pub mod preempt;
 pub mod progress;
 pub mod reopened;
 pub mod sanitize;

@@ -18,6 +18,9 @@ pub struct PlanFile {
     pub experiment: String,
     /// One line for `list`.
     pub title: String,
+    /// The experiment whose code measures it, where this one is another's in other sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// The weakest clock class the plan accepts for publication.
     pub clocks: ClockClass,
     /// The phases in the order they run; the first one is part of every run.
@@ -44,6 +47,9 @@ pub struct Plan {
     pub format: u32,
     /// The experiment's name.
     pub experiment: String,
+    /// As in the plan file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Which profile of the plan file this is.
     pub profile_name: ProfileName,
     /// The weakest clock class the plan accepts for publication.
@@ -87,6 +93,7 @@ impl PlanFile {
         let plan = Plan {
             format: self.format,
             experiment: self.experiment.clone(),
+            program: self.program.clone(),
             profile_name: profile,
             clocks: self.clocks,
             phases: self.phases.iter().filter(|phase| wanted(phase)).cloned().collect(),
@@ -109,6 +116,12 @@ impl Plan {
         crate::check_format("the plan", plan.format)?;
         plan.check()?;
         Ok(plan)
+    }
+
+    /// The experiment whose code measures it, and whose kernels are launched.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or(&self.experiment)
     }
 
     fn check(&self) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use crate::failure::fail;
 use anyhow::Context;
 use fs_err as fs;
 use schema::cell::{CellFile, CellRecord};
-use schema::plan::{Phase, Plan};
+use schema::plan::Plan;
 use schema::table::Table;
 use schema::{Digest, ExitCode};
 use std::io::Write;
@@ -45,7 +45,7 @@ impl CellStore {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn is_complete(&self, phase: Phase, cell: &str) -> anyhow::Result<bool> {
+    pub fn is_complete(&self, phase: &str, cell: &str) -> anyhow::Result<bool> {
         let header = self.path(phase, cell, ".json");
         if !header.is_file() {
             return Ok(false);
@@ -64,7 +64,7 @@ impl CellStore {
     ///
     /// # Errors
     /// When the run directory cannot be written.
-    pub fn begin(&self, phase: Phase, cell: &str, seed: Seed) -> anyhow::Result<()> {
+    pub fn begin(&self, phase: &str, cell: &str, seed: Seed) -> anyhow::Result<()> {
         let folder = self.phase_folder(phase);
         fs::create_dir_all(&folder)?;
         self.move_aside(phase, cell)?;
@@ -75,7 +75,7 @@ impl CellStore {
     ///
     /// # Errors
     /// When the run directory cannot be written.
-    pub fn finish(&self, phase: Phase, cell: &str, seed: Seed, measured: &Measured) -> anyhow::Result<()> {
+    pub fn finish(&self, phase: &str, cell: &str, seed: Seed, measured: &Measured) -> anyhow::Result<()> {
         let mut tables = vec![
             (".parquet", measured.events.to_bytes()?),
             (".launches.parquet", measured.log.table().to_bytes()?),
@@ -96,7 +96,7 @@ impl CellStore {
         let record = CellRecord {
             format: schema::FORMAT,
             experiment: self.experiment.clone(),
-            phase,
+            phase: phase.to_owned(),
             cell: cell.to_owned(),
             plan: self.plan,
             device: self.device.clone(),
@@ -117,7 +117,7 @@ impl CellStore {
     ///
     /// # Errors
     /// When they are not there or cannot be read.
-    pub fn read(&self, phase: Phase, cell: &str) -> anyhow::Result<(CellRecord, Table)> {
+    pub fn read(&self, phase: &str, cell: &str) -> anyhow::Result<(CellRecord, Table)> {
         Ok((read_header(&self.path(phase, cell, ".json"))?, Table::read(&self.path(phase, cell, ".parquet"))?))
     }
 
@@ -125,11 +125,11 @@ impl CellStore {
         self.run_dir.join("cells")
     }
 
-    fn phase_folder(&self, phase: Phase) -> PathBuf {
-        self.cells_folder().join(phase.name())
+    fn phase_folder(&self, phase: &str) -> PathBuf {
+        self.cells_folder().join(phase)
     }
 
-    fn path(&self, phase: Phase, cell: &str, suffix: &str) -> PathBuf {
+    fn path(&self, phase: &str, cell: &str, suffix: &str) -> PathBuf {
         self.phase_folder(phase).join(format!("{}{suffix}", cell))
     }
 
@@ -172,7 +172,7 @@ impl CellStore {
 
     /// Moves every file of an incomplete cell to `abandoned/<n>-<name>`; one that was cut off is called so from then on,
     /// since no sealed file may look as if it were still being written.
-    fn move_aside(&self, phase: Phase, cell: &str) -> anyhow::Result<()> {
+    fn move_aside(&self, phase: &str, cell: &str) -> anyhow::Result<()> {
         let prefix = format!("{}.", cell);
         let mut left = Vec::new();
         for file in fs::read_dir(self.phase_folder(phase))? {
@@ -188,7 +188,7 @@ impl CellStore {
         let number = next_number(&abandoned)?;
         for (name, path) in left {
             let name = name.replace(".partial", ".cut");
-            fs::rename(path, abandoned.join(format!("{number}-{}-{name}", phase.name())))?;
+            fs::rename(path, abandoned.join(format!("{number}-{}-{name}", phase)))?;
         }
         Ok(())
     }

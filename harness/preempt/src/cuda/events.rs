@@ -6,13 +6,13 @@ use super::compare::UrgentOutputs;
 use super::host::HostTimes;
 use super::work::{Prepared, TILE_BYTES, WorkPlan, word};
 use crate::launch::{LaunchRaw, PreemptLaunch, PreemptRaw};
+use crate::plan::Setter;
 use anyhow::Context as _;
 use harness_core::gpu::clock::SmClock;
 use harness_core::gpu::memory::{Buffer, Layout, Mapped};
 use harness_core::gpu::{Arg, Kernel, Shape};
 use harness_core::oracle::UNWRITTEN;
 use schema::cell::LaunchConfig;
-use schema::plan::Setter;
 use std::time::Instant;
 
 /// Without a clock a poll is said to be this old, which puts it before any set instant.

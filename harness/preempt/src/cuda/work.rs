@@ -5,6 +5,7 @@ use super::abi::{CheckCounts, SiteCounters, WorkArgs};
 use super::compare::UrgentOutputs;
 use crate::launch::LaunchRaw;
 use crate::oracle::{Inputs, MOST_K, TILE, TILE_ELEMENTS};
+use crate::plan::K_CHUNK;
 use crate::site;
 use harness_core::gpu::abi::{BlockRecord, ClockSample};
 use harness_core::gpu::clock::{self, Expected, Sampling};
@@ -12,7 +13,6 @@ use harness_core::gpu::memory::{Buffer, Layout, Mapped};
 use harness_core::launch::LaunchTrace;
 use harness_core::oracle::UNWRITTEN;
 use schema::cell::LaunchConfig;
-use schema::plan::K_CHUNK;
 use std::collections::BTreeMap;
 
 /// Bytes of an output tile.

@@ -8,7 +8,8 @@ use super::tiles::{Outputs, Problem};
 use super::{Emulated, config, task_pair};
 use crate::launch::{PreemptLaunch, PreemptRaw};
 use crate::oracle::Pair;
-use schema::plan::{Leg, Setter, delayed_event};
+use crate::plan::{Leg, Setter};
+use schema::timer::delayed_event;
 use std::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };

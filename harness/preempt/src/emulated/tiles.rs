@@ -20,7 +20,7 @@ impl Problem {
 
     /// Chunks of the inner dimension that one tile stages.
     pub(super) fn chunks(&self) -> u64 {
-        self.inputs.k as u64 / u64::from(schema::plan::K_CHUNK)
+        self.inputs.k as u64 / u64::from(crate::plan::K_CHUNK)
     }
 
     fn reference(&self, pair: Pair) -> &[f32] {

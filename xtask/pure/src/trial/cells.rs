@@ -5,10 +5,10 @@ use super::records::measured_cubin;
 use crate::gate::evidence::CellEvidence;
 use crate::summary::CellData;
 use crate::trial::synthetic::{self, SLOTS, set_column};
+use preempt::plan::{Leg, PreemptPlan, Setter, Work};
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, CellRecord, LaunchConfig};
-use schema::preempt::{Leg, PreemptPlan, Setter, Work};
 use schema::table::{Column, Table};
 use std::collections::{BTreeMap, BTreeSet};
 

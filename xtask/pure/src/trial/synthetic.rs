@@ -1,14 +1,14 @@
 //! A made-up run for the tests of the pure parts: every kind of cell, with tables as a harness would write them.
 
 use crate::summary::CellData;
+use preempt::plan::{
+    BaselinePlan, CalibratePlan, Cell, InstrumentPlan, Leg, Phase, PreemptPlan, Profile, Residency, Setter, Work,
+    YieldCell, YieldPlan,
+};
 use schema::cell::{CellRecord, Facts};
 use schema::compare::Bands;
 use schema::contract::Contract;
 use schema::plan::{ClockClass, Plan, ProfileName, Slots};
-use schema::preempt::{
-    BaselinePlan, CalibratePlan, Cell, InstrumentPlan, Leg, Phase, PreemptPlan, Profile, Residency, Setter, Work,
-    YieldCell, YieldPlan,
-};
 use schema::table::{Column, Table};
 use schema::timer::delayed_event;
 use schema::{Digest, FORMAT};

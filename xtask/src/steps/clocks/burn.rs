@@ -23,7 +23,8 @@ pub struct Burn<'a> {
 
 impl Load for Burn<'_> {
     fn burn(&self, seconds: f64, on_window: &mut dyn FnMut(f64)) -> Result<()> {
-        let words = ["burn", "--hold", "--device", &self.program.device, "--cubins"];
+        let plan = self.program.plan.display().to_string();
+        let words = ["burn", "--hold", "--plan", &plan, "--device", &self.program.device, "--cubins"];
         let mut args: Vec<String> = words.map(str::to_owned).into();
         args.extend([self.program.cubins.display().to_string(), "--seconds".to_owned(), format!("{seconds}")]);
         let task = Task {
@@ -34,6 +35,7 @@ impl Load for Burn<'_> {
             readable: vec![
                 self.program.cubins.clone(),
                 self.program.harness.parent().map(PathBuf::from).unwrap_or_default(),
+                self.program.plan.parent().map(PathBuf::from).unwrap_or_default(),
             ],
             writable: self.scratch.clone(),
             gpu: true,

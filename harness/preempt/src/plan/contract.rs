@@ -1,14 +1,15 @@
 //! What a run of preempt must contain: its cells as its plan gives them on a device, and what each must show.
 
-use super::{Cell, Leg, Phase, PreemptPlan, Residency, Setter, Work};
-use crate::FORMAT;
-use crate::contract::{
+use super::{Cell, Leg, PreemptPlan, Residency, Setter, Work};
+use crate::programs::{Program, programs};
+use schema::FORMAT;
+use schema::contract::{
     Balance, BlocksSpec, CellSpec, Check, ColumnSpec, Contract, Derivation, Derive, Draw, Expects, Expr, FigureSpec,
     Guest, HeadlineRow, Kind, LaunchKind, LaunchSpec, MetricAt, MetricSpec, Only, Q, Recipe, Redraws, Role, SeriesSpec,
     TableSpec, Tally, Unit, Warmup,
 };
-use crate::plan::Slots;
-use crate::timer;
+use schema::plan::Slots;
+use schema::timer;
 use std::collections::BTreeMap;
 
 /// Event tables by name.
@@ -37,37 +38,10 @@ impl PreemptPlan {
             ]),
             cells: cells.iter().map(|cell| of.cell(cell, self.estimate_s(&cell.work, slots, tile_us))).collect(),
             sites: sites(),
-            programs: self.programs(),
+            programs: programs(self).into_iter().map(Program::name).collect(),
             figures: of.figures(),
             headline: of.headline(),
         }
-    }
-}
-
-impl PreemptPlan {
-    /// Names of the sanitizer programs that together launch every kernel in every mode that the plan measures.
-    #[must_use]
-    pub fn programs(&self) -> Vec<String> {
-        let mut programs = std::collections::BTreeSet::from(["check".to_owned()]);
-        let event = |poll: u32, set: Setter| format!("yield_p{poll}_{}", set.name());
-        for phase in &self.phases {
-            match phase {
-                // Legs are measured at poll 1 by both of these setters.
-                Phase::Instrument => programs.extend([
-                    "timer".to_owned(),
-                    "drain".to_owned(),
-                    event(1, Setter::Device),
-                    event(1, Setter::Host),
-                ]),
-                Phase::Calibrate => programs.extend(["calibrate".to_owned()]),
-                Phase::Baseline => programs.extend(["drain".to_owned(), "baseline".to_owned()]),
-                Phase::Yield => {
-                    programs.extend(self.profile.yields.cells.iter().map(|cell| event(cell.poll, cell.set)));
-                    programs.insert("drain".to_owned());
-                }
-            }
-        }
-        programs.into_iter().collect()
     }
 }
 
@@ -178,7 +152,7 @@ fn yields() -> TableSpec {
         ("ready", Derive::Rows),
     ];
     let blocks = BlocksSpec {
-        columns: crate::cell::BLOCK_ROWS.iter().map(|name| (*name).to_owned()).collect(),
+        columns: schema::cell::BLOCK_ROWS.iter().map(|name| (*name).to_owned()).collect(),
         derived: derived.map(|(event, how)| Derivation { event: event.to_owned(), how }).into(),
     };
     let columns = columns.map(|(name, kind, role)| column(name, kind, role)).into();
@@ -650,7 +624,7 @@ fn cost_metrics() -> Vec<MetricSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{PlanFile, ProfileName};
+    use schema::plan::{PlanFile, ProfileName};
 
     #[test]
     fn the_contract_of_every_profile_holds_together_and_comes_back_as_written() {

@@ -6,8 +6,8 @@ mod check;
 mod contract;
 pub mod estimate;
 
-use crate::plan::{Plan, ProfileName, Slots};
 use anyhow::Context;
+use schema::plan::{Plan, ProfileName, Slots};
 use serde::{Deserialize, Serialize};
 
 /// A frozen plan, read as this experiment's.
@@ -313,8 +313,6 @@ pub enum Work {
         poll: u32,
     },
 }
-
-pub use crate::timer::{delayed_event, mix};
 
 /// One leg of an event's timeline, where a delay can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! How much a plan asks for: events of a cell, and seconds, roughly. For progress bars and dry runs, never for a result.
 
 use super::{CalibratePlan, PreemptPlan, Work};
-use crate::plan::Slots;
+use schema::plan::Slots;
 
 /// Wall of a lone K = 64 tile on a recent GPU, in microseconds, for estimates only.
 pub const GPU_TILE_US: f64 = 6.0;
@@ -72,7 +72,7 @@ impl PreemptPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{PlanFile, ProfileName};
+    use schema::plan::{PlanFile, ProfileName};
 
     fn h200() -> Slots {
         ["calibrate_per_sm", "drain_per_sm", "yield_per_sm"]
