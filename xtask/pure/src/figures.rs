@@ -106,8 +106,8 @@ mod tests {
     use super::*;
     use crate::summary::summarize;
     use crate::trial::synthetic::{cells, contract, plan};
+    use preempt::plan::{Phase, PreemptPlan};
     use schema::plan::ProfileName;
-    use schema::preempt::{Phase, PreemptPlan};
 
     fn drawn(plan: &PreemptPlan) -> Vec<Figure> {
         let cells = cells(plan);

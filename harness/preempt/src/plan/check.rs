@@ -118,8 +118,8 @@ fn unique<T: PartialEq + std::fmt::Debug>(name: &str, values: &[T]) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{PlanFile, ProfileName};
-    use crate::preempt::{BaselinePlan, CalibratePlan, InstrumentPlan, Profile, Setter, YieldCell, YieldPlan};
+    use crate::plan::{BaselinePlan, CalibratePlan, InstrumentPlan, Profile, Setter, YieldCell, YieldPlan};
+    use schema::plan::{PlanFile, ProfileName};
 
     fn possible() -> PreemptPlan {
         PreemptPlan {
@@ -200,15 +200,15 @@ mod tests {
         assert_eq!(some.phases, [Phase::Instrument, Phase::Yield]);
         let full = &some.profile.yields;
         assert!(
-            u64::from(full.events) >= crate::plan::MIN_EVENTS_P99
-                && u64::from(full.launches) >= crate::plan::MIN_LAUNCHES
+            u64::from(full.events) >= schema::plan::MIN_EVENTS_P99
+                && u64::from(full.launches) >= schema::plan::MIN_LAUNCHES
         );
     }
 
     #[test]
     fn a_phase_or_a_number_that_preempt_lacks_is_named() {
         let plan = shipped().freeze(ProfileName::Smoke, &[]).unwrap();
-        let check = |break_it: &dyn Fn(&mut crate::plan::Plan), expected: &str| {
+        let check = |break_it: &dyn Fn(&mut schema::plan::Plan), expected: &str| {
             let mut plan = plan.clone();
             break_it(&mut plan);
             let message = format!("{:#}", PreemptPlan::of(&plan).unwrap_err());

@@ -4,10 +4,10 @@ use super::*;
 use crate::summary::{CellData, Tails, summarize_drawn};
 use crate::trial::synthetic::{cells, contract, plan, set_column};
 use halves::halves;
+use preempt::plan::PreemptPlan;
 use schema::compare::Band;
 use schema::metrics::Metric;
 use schema::plan::ProfileName;
-use schema::preempt::PreemptPlan;
 use schema::table::Column;
 
 fn drawn(plan: &PreemptPlan, cells: &[CellData]) -> Vec<Drawn> {

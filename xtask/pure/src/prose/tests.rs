@@ -227,8 +227,14 @@ fn a_reference_to_nothing_or_of_unequal_ends_is_refused() {
     refused(&over("poll_cost_pct@yield/cost,k=64", YIELD), "poll_cost_pct is no interval");
     refused(&over("poll_cost_pct@yield/cost,k=64", "poll_cost_pct@yield/cost,k=64"), "poll_cost_pct is no interval");
     let wait = "urgent_wait_us_p50@baseline/k=64,blocks=8";
-    refused(&format!("ratio old {wait} over {RUN} {WAIT}"), "no contract says where urgent_wait_us_p50 begins and ends");
-    refused(&format!("ratio {RUN} {WAIT} over old {wait}"), "no contract says where urgent_wait_us_p50 begins and ends");
+    refused(
+        &format!("ratio old {wait} over {RUN} {WAIT}"),
+        "no contract says where urgent_wait_us_p50 begins and ends",
+    );
+    refused(
+        &format!("ratio {RUN} {WAIT} over old {wait}"),
+        "no contract says where urgent_wait_us_p50 begins and ends",
+    );
     refused(&format!("ratio other {WAIT} over {RUN} {YIELD}"), "a ratio across GPU models, A10 and H200");
     let open = format!("<!-- assay:measured {RUN} {YIELD} -->14.088 us\n");
     assert!(resolve(&open, &numbers()).1[0].what.contains("does not end in"));

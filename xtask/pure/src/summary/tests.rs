@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::trial::synthetic::{DELAY_NS, cells, contract, plan, set_column, take_rows};
+use preempt::plan::PreemptPlan;
 use schema::compare::Band;
 use schema::contract::{Only, Recipe};
 use schema::plan::ProfileName;
-use schema::preempt::PreemptPlan;
 use schema::table::Column;
 
 const FULL: u32 = 10_000;
@@ -176,7 +176,7 @@ fn what_does_not_add_up_is_an_error() {
     check(|cells| cell_mut(cells, HOST).record.cell = "k=65".to_owned(), "cell yield/k=65 is not in the contract");
     check(|cells| cells.push(cells[0].clone()), "given twice");
     check(|cells| cell_mut(cells, HOST).events.columns.truncate(3), "no column");
-    check(|cells| keep_events(cell_mut(cells, COST), |i| i != 6), "quad 1 is not four drains");
+    check(|cells| keep_events(cell_mut(cells, COST), |i| i != 6), "quad 1 is not four launches");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_value_under_two_quanta_is_a_bound() {
 fn a_planted_delay_moves_its_leg_by_itself() {
     let (plan, cells) = small();
     let metrics = metrics(&plan, &cells);
-    for leg in schema::preempt::Leg::ALL {
+    for leg in preempt::plan::Leg::ALL {
         let shift = row(&metrics, &format!("leg={}", leg.name()), "leg_shift_ns").unwrap();
         let off = shift.value.parse::<i64>().unwrap() - i64::from(DELAY_NS);
         assert!(off.abs() <= 500, "{leg:?}: {shift:?}");

@@ -59,6 +59,7 @@ pub fn frozen(plan: &PreemptPlan) -> Plan {
     Plan {
         format: FORMAT,
         experiment: plan.experiment.clone(),
+        program: None,
         profile_name: plan.profile_name,
         clocks: ClockClass::Stable,
         phases: plan.phases.iter().map(|phase| phase.name().to_owned()).collect(),
