@@ -244,3 +244,121 @@ impl Slots {
         self.0.get(name).copied().unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Band;
+
+    /// A plan of an experiment that nobody has made.
+    const TEXT: &str = r#"
+        format = 1
+        experiment = "gelu"
+        title = "A made-up experiment."
+        clocks = "stable"
+        phases = ["instrument", "forward", "backward"]
+
+        [minutes]
+        quick = 2.5
+
+        [terms.backward]
+        work = ["fusion"]
+        requires = ["D-001"]
+
+        [compare]
+        ratio = { pct = 3.0 }
+
+        [profile.smoke.forward]
+        events = 7
+    "#;
+
+    fn file() -> PlanFile {
+        PlanFile::parse(TEXT).unwrap()
+    }
+
+    fn smoke(phases: &[&str]) -> anyhow::Result<Plan> {
+        file().freeze(ProfileName::Smoke, &phases.iter().map(|phase| (*phase).to_owned()).collect::<Vec<_>>())
+    }
+
+    /// Breaks a sound plan and expects both freezing's check and a reader's to say so.
+    fn check_refused(break_it: impl FnOnce(&mut Plan), expected: &str) {
+        let mut plan = smoke(&[]).unwrap();
+        break_it(&mut plan);
+        let message = Plan::parse(&toml::to_string(&plan).unwrap()).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+    }
+
+    #[test]
+    fn a_frozen_plan_survives_its_own_text() {
+        let plan = smoke(&[]).unwrap();
+        assert_eq!(plan.phases, ["instrument", "forward", "backward"]);
+        assert_eq!(plan.profile["forward"]["events"].as_integer(), Some(7));
+        assert_eq!(Plan::parse(&toml::to_string(&plan).unwrap()).unwrap(), plan);
+    }
+
+    #[test]
+    fn the_first_phase_always_runs_and_the_order_is_the_files() {
+        let check = |asked: &[&str], expected: &[&str]| assert_eq!(smoke(asked).unwrap().phases, expected);
+        check(&["forward"], &["instrument", "forward"]);
+        check(&["backward", "forward"], &["instrument", "forward", "backward"]);
+        check(&["instrument"], &["instrument"]);
+    }
+
+    #[test]
+    fn what_a_file_does_not_have_is_not_frozen() {
+        let error = smoke(&["sideways"]).unwrap_err().to_string();
+        assert_eq!(error, "experiment \"gelu\" has no phase \"sideways\"; it has instrument, forward, backward");
+        let error = file().freeze(ProfileName::Full, &[]).unwrap_err().to_string();
+        assert_eq!(error, "experiment \"gelu\" has no profile Full");
+    }
+
+    #[test]
+    fn a_phase_takes_its_terms_along() {
+        assert_eq!(smoke(&[]).unwrap().terms["backward"].work, ["fusion"]);
+        assert!(smoke(&["forward"]).unwrap().terms.is_empty());
+    }
+
+    #[test]
+    fn bands_are_optional_and_survive_freezing() {
+        let plan = smoke(&[]).unwrap();
+        assert_eq!(plan.compare["ratio"], Band { pct: 3.0, least: 0.0 });
+        let plain = Plan { compare: Bands::new(), ..plan };
+        let text = toml::to_string(&plain).unwrap();
+        assert!(!text.contains("compare"));
+        assert_eq!(Plan::parse(&text).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_plan_that_contradicts_itself_is_refused() {
+        check_refused(|plan| plan.phases.clear(), "phases is empty");
+        check_refused(|plan| plan.phases.push("forward".to_owned()), "names one phase twice");
+        let band =
+            |pct, least| move |plan: &mut Plan| plan.compare = Bands::from([("ratio".to_owned(), Band { pct, least })]);
+        check_refused(band(-1.0, 0.0), "compare.ratio is pct = -1");
+        check_refused(band(1.0, f64::NAN), "least = NaN");
+        check_refused(|plan| plan.format = crate::FORMAT + 1, "newer Assay");
+    }
+
+    #[test]
+    fn terms_that_tie_a_phase_to_nothing_are_named() {
+        let with = |terms: Terms| move |plan: &mut Plan| drop(plan.terms.insert("forward".to_owned(), terms));
+        let named = |word: &str| vec![word.to_owned()];
+        check_refused(with(Terms { work: named(" "), ..Terms::default() }), "terms.forward.work holds a blank name");
+        check_refused(with(Terms { requires: named("P-001"), ..Terms::default() }), "\"P-001\" is no decision's id");
+        check_refused(with(Terms { needs: vec!["x".into(), "x".into()], ..Terms::default() }), "names one thing twice");
+        check_refused(|plan| plan.phases.truncate(1), "terms.backward speaks of a phase that does not run");
+    }
+
+    #[test]
+    fn a_typo_is_reported_with_its_line() {
+        let message = PlanFile::parse(&TEXT.replacen("clocks =", "clock =", 1)).unwrap_err().to_string();
+        assert!(message.contains("line") && message.contains("clock"), "{message}");
+    }
+
+    #[test]
+    fn a_slot_that_was_not_recorded_holds_nothing() {
+        let slots = Slots::of_sms(132).with("drain_per_sm", 5);
+        assert_eq!((slots.sms(), slots.per_sm("drain_per_sm"), slots.per_sm("yield_per_sm")), (132, 5, 0));
+        assert_eq!(Slots::default().sms(), 0);
+    }
+}

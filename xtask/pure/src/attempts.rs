@@ -140,7 +140,7 @@ impl Chain {
 }
 
 fn same_intent(a: &Attempt, b: &Attempt) -> bool {
-    let fixed = |x: &Attempt| (x.opened.clone(), x.run.clone(), x.plan, x.sass, x.device.clone());
+    let fixed = |x: &Attempt| (x.opened.clone(), x.run.clone(), x.plan, x.sass, x.device.clone(), x.contract);
     fixed(a) == fixed(b)
 }
 
@@ -149,7 +149,8 @@ mod tests {
     use super::*;
 
     fn intent(run: &str) -> Intent {
-        Intent { run: run.into(), plan: Digest::of("plan"), sass: Digest::of("sass"), device: "gpu".into() }
+        let [plan, sass, contract] = ["plan", "sass", "contract"].map(Digest::of);
+        Intent { run: run.into(), plan, sass, device: "gpu".into(), contract }
     }
 
     /// Three attempts: measured, failed, open.
@@ -216,6 +217,17 @@ mod tests {
         for length in text.trim_end().rfind('\n').unwrap() + 2..text.len() {
             assert!(Chain::parse(&text[..length]).is_err(), "{length}");
         }
+    }
+
+    #[test]
+    fn an_attempt_that_ends_as_another_than_it_began_is_found() {
+        let (_, line) = Chain::parse(&example()).unwrap().close(3, MEASURED).unwrap();
+        let json = |of: &str| serde_json::to_string(&Digest::of(of)).unwrap();
+        for part in ["plan", "sass", "contract"] {
+            let forged = line.replace(&json(part), &json("other"));
+            assert!(forged != line && Chain::parse(&format!("{}{forged}", example())).is_err(), "{part}");
+        }
+        assert!(Chain::parse(&format!("{}{line}", example())).is_ok());
     }
 
     #[test]

@@ -106,10 +106,10 @@ mod tests {
     use super::*;
     use crate::summary::summarize;
     use crate::trial::synthetic::{cells, contract, plan};
-    use schema::plan::Plan;
-    use schema::plan::{Phase, ProfileName};
+    use preempt::plan::{Phase, PreemptPlan};
+    use schema::plan::ProfileName;
 
-    fn drawn(plan: &Plan) -> Vec<Figure> {
+    fn drawn(plan: &PreemptPlan) -> Vec<Figure> {
         let cells = cells(plan);
         let contract = contract(plan);
         let metrics = summarize(&contract, "r", &cells).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_run_of_some_phases_has_the_figures_of_those() {
         let mut plan = plan(ProfileName::Full, 400);
-        let names = |plan: &Plan| drawn(plan).into_iter().map(|figure| figure.name).collect::<Vec<_>>();
+        let names = |plan: &PreemptPlan| drawn(plan).into_iter().map(|figure| figure.name).collect::<Vec<_>>();
         assert_eq!(names(&plan), ["latency.svg", "tiles.svg", "wait.svg"]);
         plan.phases = vec![Phase::Instrument, Phase::Yield];
         assert_eq!(names(&plan), ["latency.svg"]);

@@ -13,12 +13,10 @@
 //! A figure with a unit that is none of these is a finding, and so is a published number that is not referred to as such.
 //! The page is read by a CommonMark parser; what it does not show as its reader sees it, such as HTML, is a finding too.
 
-mod end_points;
 mod figures;
 mod page;
 mod references;
 
-pub use end_points::end_points;
 pub use references::{Numbers, Published, resolve};
 
 use figures::{Figure, figures};

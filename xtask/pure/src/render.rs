@@ -102,8 +102,7 @@ fn other(run: &PublishedRun) -> String {
     let claims: Vec<String> = run.claims.iter().map(|claim| outcome(run, claim)).collect();
     let mut told = vec![format!("judged under rules {}", run.rules), format!("profile {}", profile_name(run.profile))];
     told.push(if claims.is_empty() { "no claims".to_owned() } else { claims.join(", ") });
-    told.extend(run.withdrawn.iter().map(|withdrawal| format!("**{}**", escape(withdrawal.told()))));
-    told.extend(run.remarks.iter().map(|remark| format!("**{}**", escape(remark))));
+    told.extend(shortcomings(run));
     let (id, events) = (&run.run, events_told(run));
     format!("- `{id}`: {}. [Values](results/summary/{id}/metrics.csv).{events}\n", told.join(", "))
 }
@@ -141,12 +140,16 @@ fn caption(run: &PublishedRun) -> String {
         format!("judged under rules {}", run.rules),
         attempt(run),
     ];
-    if !run.waivers.is_empty() {
-        parts.push(format!("**waived: {}**", escape(run.waivers.join(", "))));
-    }
-    parts.extend(run.withdrawn.iter().map(|withdrawal| format!("**{}**", escape(withdrawal.told()))));
-    parts.extend(run.remarks.iter().map(|remark| format!("**{}**", escape(remark))));
+    parts.extend(shortcomings(run));
     parts.join(", ") + ".\n\n"
+}
+
+/// What a reader must know before any number of the run: gates that were waived, what is withdrawn, remarks.
+fn shortcomings(run: &PublishedRun) -> Vec<String> {
+    let waived = (!run.waivers.is_empty()).then(|| format!("waived: {}", run.waivers.join(", ")));
+    let withdrawn = run.withdrawn.iter().map(Withdrawal::told);
+    let told = waived.into_iter().chain(withdrawn).chain(run.remarks.iter().cloned());
+    told.map(|told| format!("**{}**", escape(told))).collect()
 }
 
 /// Which attempt it was. The chain of attempts is its machine's; the notebook knows of others.

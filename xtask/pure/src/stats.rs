@@ -10,7 +10,7 @@ mod abba;
 mod correlation;
 mod rng;
 
-pub use abba::{Drain, abba_cost};
+pub use abba::{QuadLaunch, abba_cost};
 
 use rng::SplitMix64;
 

@@ -237,7 +237,8 @@ impl OfRun {
         let verdict = serde_json::from_slice(&host::files::read_plain(&layout.path(VERDICT))?)?;
         let metrics = from_csv(evidence.metrics_csv.as_deref().context("the run has no summary")?)?;
         let emulated = evidence.environment.device.is_emulated();
-        let records = RunRecords { claims: evidence.claims, slots: evidence.environment.device.slots, metrics };
+        let (claims, slots) = (evidence.claims, evidence.environment.device.slots);
+        let records = RunRecords { claims, slots, metrics, contract: evidence.contract };
         Ok(Self { id: layout.run(), verdict, emulated, records })
     }
 

@@ -80,9 +80,9 @@ mod tests {
             .fold(Slots::of_sms(132), |all, name| all.with(name, 5))
     }
 
-    fn full() -> Plan {
+    fn full() -> PreemptPlan {
         let text = include_str!("../../../experiments/preempt/plan.toml");
-        PlanFile::parse(text).unwrap().freeze(ProfileName::Full, &[]).unwrap()
+        PreemptPlan::of(&PlanFile::parse(text).unwrap().freeze(ProfileName::Full, &[]).unwrap()).unwrap()
     }
 
     #[test]

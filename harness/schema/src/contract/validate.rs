@@ -1,6 +1,6 @@
 //! What makes a contract impossible, or weaker than any contract may be. Judges no run.
 
-use super::{CellSpec, Check, Contract, Expr, Recipe, Role, TableSpec};
+use super::{CellSpec, Check, Contract, Derive, Expr, Recipe, Role, TableSpec};
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
 
@@ -73,7 +73,11 @@ impl Contract {
             ensure!(self.slots.contains_key(slot), "slot {slot:?} is not one of the contract's");
         }
         for check in &cell.checks {
-            table.check_columns(&check_columns(check)).with_context(|| format!("check {}", check.kind()))?;
+            let of_launches = self.check_launch_columns(check);
+            table
+                .check_columns(&check_columns(check))
+                .and(of_launches)
+                .with_context(|| format!("check {}", check.kind()))?;
         }
         for spec in &cell.metrics {
             let names = spec.recipe.names().join(", ");
@@ -93,6 +97,13 @@ impl Contract {
         }
         Ok(())
     }
+
+    /// A rule names only launch columns that are there.
+    fn check_launch_columns(&self, check: &Check) -> anyhow::Result<()> {
+        let (Check::LaunchesHaveFact { column, .. } | Check::RowsAsAsked { column }) = check else { return Ok(()) };
+        ensure!(self.all_launch_columns().contains(&column.as_str()), "the launch tables have no column {column:?}");
+        Ok(())
+    }
 }
 
 impl TableSpec {
@@ -106,6 +117,10 @@ impl TableSpec {
                 "rows of blocks begin with launch, event, block"
             );
             self.check_columns(&blocks.derived.iter().map(|derived| derived.event.as_str()).collect::<Vec<_>>())?;
+            for derived in &blocks.derived {
+                let (Derive::Min(from) | Derive::Max(from) | Derive::MaxAfter(from)) = &derived.how else { continue };
+                ensure!(blocks.columns.contains(from), "rows of blocks have no column {from:?}");
+            }
         }
         Ok(())
     }
@@ -169,3 +184,6 @@ fn unique<T: AsRef<str>>(what: &str, names: &[T]) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

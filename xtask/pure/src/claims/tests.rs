@@ -1,7 +1,6 @@
 //! Every outcome of a claim, and what makes a claim malformed.
 
 use super::*;
-use schema::plan::Phase;
 
 fn device(compute_capability: &str) -> DeviceFacts {
     DeviceFacts {
@@ -40,7 +39,7 @@ fn metric(cell: &str, metric: &str, [value, lo, hi]: [&str; 3]) -> Metric {
 }
 
 fn reference(cell: &str, metric: &str) -> MetricRef {
-    MetricRef { phase: Phase::Yield, cell: cell.into(), metric: metric.into() }
+    MetricRef { phase: "yield".into(), cell: cell.into(), metric: metric.into() }
 }
 
 fn term(comparator: Comparator, threshold: &str) -> Term {

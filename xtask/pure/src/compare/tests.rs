@@ -2,14 +2,16 @@
 
 use super::*;
 use crate::summary::{CellData, Tails, summarize_drawn};
-use crate::trial::synthetic::{SLOTS, cells, plan, set_column};
+use crate::trial::synthetic::{cells, contract, plan, set_column};
 use halves::halves;
+use preempt::plan::PreemptPlan;
+use schema::compare::Band;
 use schema::metrics::Metric;
-use schema::plan::{Plan, ProfileName};
+use schema::plan::ProfileName;
 use schema::table::Column;
 
-fn drawn(plan: &Plan, cells: &[CellData]) -> Vec<Drawn> {
-    summarize_drawn(plan, &SLOTS, "r", cells, Tails::All).unwrap()
+fn drawn(plan: &PreemptPlan, cells: &[CellData]) -> Vec<Drawn> {
+    summarize_drawn(&contract(plan), "r", cells, Tails::All).unwrap()
 }
 
 fn row(metric: &str, value: f64, draws: Vec<f64>) -> Drawn {
@@ -26,12 +28,18 @@ fn row(metric: &str, value: f64, draws: Vec<f64>) -> Drawn {
         n: 1000,
         note: String::new(),
     };
-    Drawn { metric, value, draws }
+    // What the median of a device time has.
+    Drawn { metric, value, draws, band: Band { pct: 5.0, least: 0.064 }, drawing: Drawing::Sampled }
 }
 
 /// Draws spread evenly over `value` ± `half`.
 fn around(metric: &str, value: f64, half: f64) -> Drawn {
     row(metric, value, (0..1000).map(|i| value - half + 2.0 * half * f64::from(i * 7919 % 1000) / 999.0).collect())
+}
+
+/// A count, of which any difference is one unless it is chance.
+fn count(metric: &str, value: f64, drawing: Drawing) -> Drawn {
+    Drawn { band: Band { pct: 0.0, least: 0.0 }, drawing, ..row(metric, value, Vec::new()) }
 }
 
 fn judged(a: Drawn, b: Drawn) -> Compared {
@@ -72,7 +80,7 @@ fn draws_that_both_runs_share_do_not_cancel() {
 
 #[test]
 fn counts_differ_by_any_difference_and_need_no_draws() {
-    let count = |value| row("once_violations", value, Vec::new());
+    let count = |value| count("once_violations", value, Drawing::Reading);
     assert_eq!(judged(count(0.0), count(0.0)).verdict, Some(Word::Reproduced));
     assert_eq!(judged(count(0.0), count(1.0)).verdict, Some(Word::Shifted));
     let single = |value| row("preempt_latency_us_p50", value, Vec::new());
@@ -83,7 +91,7 @@ fn counts_differ_by_any_difference_and_need_no_draws() {
 #[test]
 fn one_lost_event_is_chance_and_many_are_a_shift() {
     let check = |a, b, expected| {
-        let count = |value| row("anomalous_events", value, Vec::new());
+        let count = |value| count("anomalous_events", value, Drawing::Chance);
         assert_eq!(judged(count(a), count(b)).verdict, Some(expected), "{a} {b}");
     };
     check(0.0, 0.0, Word::Reproduced);
@@ -95,7 +103,8 @@ fn one_lost_event_is_chance_and_many_are_a_shift() {
 
 #[test]
 fn a_plans_own_band_decides() {
-    let (a, b) = (around("ratio", 30.0, 0.1), around("ratio", 31.0, 0.1));
+    let [a, b] =
+        [30.0, 31.0].map(|value| Drawn { band: Band { pct: 10.0, least: 0.0 }, ..around("ratio", value, 0.1) });
     assert_eq!(judged(a.clone(), b.clone()).verdict, Some(Word::Reproduced));
     let bands = Bands::from([("ratio".to_owned(), Band { pct: 1.0, least: 0.0 })]);
     assert_eq!(compare_rows(&[a], &[b], &bands)[0].verdict, Some(Word::Shifted));
@@ -146,7 +155,7 @@ fn halves_of_a_run_are_disjoint_and_keep_quads_whole() {
 fn halves_of_one_run_are_seldom_shifted_and_a_shift_of_twice_the_band_is_seldom_missed() {
     let plan = plan(ProfileName::Full, 2_000);
     let mut cells = cells(&plan);
-    cells.retain(|cell| cell.record.phase == Phase::Yield);
+    cells.retain(|cell| cell.record.phase == "yield");
     let (mut shifted, mut splits) = (0, 0);
     for i in 0..20 {
         let (one, other) = halves(&cells, &i.to_string()).unwrap();

@@ -37,7 +37,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.refuse_all(unlaunched(evidence), "measure again: cargo xtask run --fresh");
     judge_budgets(&mut rule, &kernels, facts);
     judge_residency(&mut rule, evidence, &kernels);
-    rule.refuse_all(outgrown(evidence, &kernels), "lower what the urgent kernel uses, or leave more slots open");
+    rule.refuse_all(outgrown(evidence, &kernels), "lower what the kernel beside it uses, or leave more slots open");
     judge_counters(&mut rule, evidence, &kernels);
     rule.done()
 }

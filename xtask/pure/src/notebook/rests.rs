@@ -4,6 +4,7 @@
 use super::{Cited, Fields, Notebook};
 use crate::claims::resolve;
 use schema::claim::{Claim, ClaimFile, MetricRef};
+use schema::contract::{Contract, Expr, Q, Recipe};
 use schema::metrics::Metric;
 use schema::plan::{Plan, Slots};
 use std::collections::BTreeSet;
@@ -17,6 +18,8 @@ pub struct RunRecords {
     pub slots: Slots,
     /// Its summary.
     pub metrics: Vec<Metric>,
+    /// What it had to contain; empty for a run from before there were contracts.
+    pub contract: Contract,
 }
 
 /// What the tree registers today.
@@ -87,16 +90,34 @@ fn is_metric(term: &MetricRef, metric: &str, slots: &Slots) -> bool {
     format!("{}@{}/{cell}", term.metric, term.phase) == metric
 }
 
-/// The run's ratios of the metric, in its own cell or over a cell that the ratio's note names; all of them without one.
+/// The run's ratios that are made of the metric; all of them without one.
 fn ratios_on(run: &RunRecords, metric: Option<&str>) -> Vec<String> {
     let ratios = run.metrics.iter().filter(|m| m.metric == "ratio");
-    let rests = |m: &&Metric| {
-        let Some(metric) = metric else { return true };
-        let Some((name, phase, cell)) = metric_parts(metric) else { return false };
-        let own = m.phase == phase && m.cell == cell;
-        name == "host_e2e_us_p50" && (own || m.note.starts_with(&format!("{phase}/{cell} over ")))
-    };
+    let rests = |m: &&Metric| metric.is_none_or(|metric| is_made_of(run, m, metric));
     ratios.filter(rests).map(|m| format!("ratio@{}/{}", m.phase, m.cell)).collect()
+}
+
+/// Whether one of a ratio's two medians is the metric: of its own cell, or of the cell that it is taken over.
+fn is_made_of(run: &RunRecords, ratio: &Metric, metric: &str) -> bool {
+    let Some((name, phase, cell)) = metric_parts(metric).filter(|(name, ..)| name.ends_with(Q::P50.name())) else {
+        return false;
+    };
+    let own = ratio.phase == phase && ratio.cell == cell;
+    let Some(spec) = run.contract.metric(&ratio.phase, &ratio.cell, &ratio.metric) else {
+        // A run from before there were contracts names both medians alike, and its ratio's note the other cell.
+        let over = ratio.note.split(" over ").next().unwrap_or_default();
+        let has = |place: &str| {
+            let mut rows = run.metrics.iter().filter(|m| format!("{}/{}", m.phase, m.cell) == place);
+            rows.any(|m| m.metric == name && m.unit == "us")
+        };
+        return (own || over == format!("{phase}/{cell}"))
+            && has(over)
+            && has(&format!("{}/{}", ratio.phase, ratio.cell));
+    };
+    let Recipe::Ratio { over, over_of, of } = &spec.recipe else { return false };
+    let found = run.contract.metric(phase, cell, name).map(|spec| &spec.recipe);
+    let is_time = |wanted: &Expr| matches!(found, Some(Recipe::Quantiles { of, .. }) if of == wanted);
+    (own && is_time(of)) || (*over == format!("{phase}/{cell}") && is_time(over_of))
 }
 
 fn phases_on(id: &str, tree: &Registered) -> Vec<String> {
@@ -136,8 +157,8 @@ mod tests {
     use super::*;
     use crate::notebook::{Kind, NewEntry, Status, append, parse};
     use crate::summary::summarize;
-    use crate::trial::synthetic::{SLOTS, cells, plan};
-    use schema::plan::{Phase, ProfileName, Terms};
+    use crate::trial::synthetic::{self, SLOTS, cells, plan};
+    use schema::plan::{ProfileName, Terms};
     use std::collections::BTreeMap;
 
     const RUN: &str = "20260101T000000Z-h200-00000000";
@@ -174,8 +195,9 @@ mod tests {
 
     fn records() -> RunRecords {
         let plan = plan(ProfileName::Full, 400);
-        let metrics = summarize(&plan, &SLOTS, RUN, &cells(&plan)).unwrap();
-        RunRecords { claims: crate::trial::claims("1000"), slots: SLOTS.clone(), metrics }
+        let contract = synthetic::contract(&plan);
+        let metrics = summarize(&contract, RUN, &cells(&plan)).unwrap();
+        RunRecords { claims: crate::trial::claims("1000"), slots: SLOTS.clone(), metrics, contract }
     }
 
     fn lines(what: &Fields, tree: &Registered) -> Vec<String> {
@@ -206,12 +228,29 @@ mod tests {
         let ratio = "ratio@yield/k=64,blocks=8,poll=1,set=host".to_owned();
         let baseline = records().metrics.iter().find(|m| m.metric == "ratio").unwrap().note.clone();
         let baseline = baseline.split(" over ").next().unwrap().to_owned();
-        for cell in ["yield/k=64,blocks=8,poll=1,set=host", &baseline] {
+        let host = "yield/k=64,blocks=8,poll=1,set=host";
+        for cell in [host, &baseline] {
             assert_eq!(
                 of_metric(&format!("host_e2e_us_p50@{cell}")),
                 [&[ratio.clone()][..], &entries].concat(),
                 "{cell}"
             );
+        }
+        // The same with and without a contract.
+        let old = RunRecords { contract: Contract::default(), ..records() };
+        for run in [&records(), &old] {
+            let ratios = |metric: String| ratios_on(run, Some(&metric));
+            assert_eq!(ratios(format!("host_e2e_us_p50@{host}")), [ratio.as_str()]);
+            assert_eq!(ratios(format!("host_e2e_us_p50@{baseline}")), [ratio.as_str()]);
+            for other in [
+                format!("preempt_latency_us_p50@{host}"),
+                format!("urgent_wait_us_p50@{baseline}"),
+                format!("clock_mhz_p50@{host}"),
+                format!("host_e2e_us_p99@{host}"),
+                "host_e2e_us_p50@yield/k=64,blocks=8,poll=1,set=device".to_owned(),
+            ] {
+                assert!(ratios(other.clone()).is_empty(), "{other}");
+            }
         }
         assert_eq!(of_metric("timer_quantum_ns@instrument/timer"), entries);
         let term = &records().claims.claim[0].term[0].value;
@@ -223,7 +262,8 @@ mod tests {
     #[test]
     fn an_entry_carries_its_claims_its_phases_and_what_speaks_of_it() {
         let terms = Terms { requires: vec!["D-001".into()], ..Terms::default() };
-        let plan = Plan { terms: BTreeMap::from([(Phase::Yield, terms)]), ..plan(ProfileName::Full, 400) };
+        let terms = BTreeMap::from([("yield".to_owned(), terms)]);
+        let plan = Plan { terms, ..synthetic::frozen(&plan(ProfileName::Full, 400)) };
         let claims = records().claims.claim;
         let tree = Registered { claims, plans: vec![plan], texts: Vec::new() };
         assert_eq!(lines(&entry("P-001"), &tree), ["claim T-1"]);

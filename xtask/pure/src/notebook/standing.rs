@@ -220,7 +220,8 @@ mod tests {
     }
 
     fn plan(terms: Terms) -> Plan {
-        Plan { terms: BTreeMap::from([(Phase::Yield, terms)]), ..synthetic::plan(ProfileName::Smoke, 400) }
+        let plan = synthetic::frozen(&synthetic::plan(ProfileName::Smoke, 400));
+        Plan { terms: BTreeMap::from([("yield".to_owned(), terms)]), ..plan }
     }
 
     fn claims(needs: &[&str]) -> ClaimFile {

@@ -1,7 +1,6 @@
 //! References to published numbers, and what they resolve to.
 
 use super::Wrong;
-use super::end_points::end_points;
 use super::page::{self, line_of};
 use crate::decimal::Decimal;
 use crate::summary::decimal;
@@ -25,6 +24,8 @@ pub struct Published {
     pub gpu: String,
     /// What withdrew it, if anything did.
     pub retracted: Option<String>,
+    /// From where to where it was timed, as the contract of its run says; absent where no contract does.
+    pub ends: Option<(String, String)>,
 }
 
 /// Every published number, by run and name.
@@ -83,10 +84,15 @@ fn struck(shown: &str, retracted: Option<&str>) -> String {
 }
 
 fn ratio((over, a): (&str, &Published), (under, b): (&str, &Published)) -> Result<String, String> {
-    let (from, to) = (points(over)?, points(under)?);
-    if from != to || a.unit != b.unit {
-        let told = |(begin, end, quantile): (&str, &str, &str)| format!("{begin} to {end}, {quantile}");
-        return Err(format!("a ratio of different end points: {over} is {}; {under} is {}", told(from), told(to)));
+    let quantiles = (quantile(over)?, quantile(under)?);
+    // Two metrics of one name are timed alike, even where no contract says how.
+    if over != under {
+        let (from, to) = (ends(over, a)?, ends(under, b)?);
+        if from != to || quantiles.0 != quantiles.1 || a.unit != b.unit {
+            let told = |(begin, end): &(String, String), quantile: &str| format!("{begin} to {end}, {quantile}");
+            let (from, to) = (told(from, quantiles.0), told(to, quantiles.1));
+            return Err(format!("a ratio of different end points: {over} is {from}; {under} is {to}"));
+        }
     }
     if a.gpu != b.gpu {
         return Err(format!("a ratio across GPU models, {} and {}: show them side by side", a.gpu, b.gpu));
@@ -99,8 +105,16 @@ fn ratio((over, a): (&str, &Published), (under, b): (&str, &Published)) -> Resul
     Ok(decimal(a.over(b), 3))
 }
 
-fn points(metric: &str) -> Result<(&'static str, &'static str, &str), String> {
-    end_points(metric).ok_or_else(|| format!("{metric} is no interval, so no ratio is formed"))
+/// The quantile of a timed metric, e.g. `p50` of `host_e2e_us_p50`.
+fn quantile(metric: &str) -> Result<&str, String> {
+    let named = metric.rsplit_once('_').and_then(|(named, quantile)| Some((named.rsplit_once('_')?.1, quantile)));
+    let timed = named.filter(|(unit, _)| ["ns", "us", "ms"].contains(unit));
+    timed.map(|(_, quantile)| quantile).ok_or_else(|| format!("{metric} is no interval, so no ratio is formed"))
+}
+
+fn ends<'a>(metric: &str, number: &'a Published) -> Result<&'a (String, String), String> {
+    let none = || format!("no contract says where {metric} begins and ends, so a ratio is only formed with its like");
+    number.ends.as_ref().ok_or_else(none)
 }
 
 /// A reference in a text.

@@ -3,11 +3,11 @@
 use super::*;
 use crate::failure::code_of;
 use crate::summary::summarize;
-use crate::trial::synthetic::{SLOTS, cells, plan};
-use schema::counters::CountedProgram;
+use crate::trial::synthetic::{self, cells, plan};
 
 fn published(run: &str, gpu: &str) -> PublishedRun {
     let plan = plan(ProfileName::Full, 400);
+    let contract = synthetic::contract(&plan);
     let claim = ClaimResult {
         id: "H-COST".into(),
         outcome: Outcome::Confirmed,
@@ -25,12 +25,13 @@ fn published(run: &str, gpu: &str) -> PublishedRun {
         profile: ProfileName::Full,
         attempt: 2,
         attempts: 3,
-        metrics: summarize(&plan, &SLOTS, run, &cells(&plan)).unwrap(),
+        metrics: summarize(&contract, run, &cells(&plan)).unwrap(),
         claims: vec![claim],
         waivers: Vec::new(),
         refused_before: Vec::new(),
         withdrawn: Vec::new(),
-        counters: None,
+        contract,
+        rules: 6,
         remarks: Vec::new(),
         events_in: None,
     }
@@ -54,25 +55,12 @@ fn regions_of_a_published_run() {
 }
 
 #[test]
-fn counters_stand_beside_the_numbers_or_the_reason_why_there_are_none() {
-    let log = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/ncu/captured-2025.3.1-burn.csv"));
-    let program = CountedProgram {
-        program: "burn".into(),
-        not_counted: None,
-        log: None,
-        launches: crate::counters::read(log).unwrap(),
-    };
-    let profiler = Some("Version 2025.3.1.0".to_owned());
-    let report = CounterReport { format: 1, profiler, unreadable: None, programs: vec![program] };
-    let with = |counters| [PublishedRun { counters, ..published("20260101T000000Z-h200-00000000", "NVIDIA H200") }];
-    let none = results_region(&with(None), &[]);
-    let text = results_region(&with(Some(report.clone())), &[]);
-    let row = "| `preempt_drain` | 660 | 91 | 5 | 0, 0 |";
-    assert!(text.contains(row) && !none.contains("ounters"), "{text}");
-    let unreadable = CounterReport { unreadable: Some("no permission".into()), programs: vec![], ..report };
-    let text = results_region(&with(Some(unreadable)), &[]);
-    assert!(text.contains("Hardware counters could not be read: no permission.\n"), "{text}");
-    assert_eq!(text.matches("| kernel |").count(), 0);
+fn a_run_without_a_contract_shows_its_claims_and_where_its_values_are() {
+    let old =
+        PublishedRun { contract: Contract::default(), ..published("20260101T000000Z-h200-00000000", "NVIDIA H200") };
+    let text = results_region(std::slice::from_ref(&old), &[]);
+    assert!(text.contains("| H-COST | CONFIRMED |") && text.contains("/metrics.csv)."), "{text}");
+    assert!(!text.contains("![") && !text.contains("| value | 95 %"), "{text}");
 }
 
 #[test]
@@ -98,13 +86,16 @@ fn devices_are_never_blended_and_the_newest_run_comes_first() {
 }
 
 #[test]
-fn every_table_says_what_was_waived_and_remarked() {
+fn a_page_says_what_was_waived_and_remarked() {
     let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
     run.waivers = vec!["clocks".into()];
     run.remarks = vec!["reopens C-001: two producers".into()];
     let text = results_region(std::slice::from_ref(&run), &[]);
-    let tables = text.matches("\n|---|").count();
-    assert_eq!(tables, text.matches("**waived: clocks**, **reopens C-001: two producers**.").count());
+    assert_eq!(text.matches("**waived: clocks**, **reopens C-001: two producers**.").count(), 1);
+    let newer = published("20260102T000000Z-h200-00000000", "NVIDIA H200");
+    let text = results_region(&[newer, run.clone()], &[]);
+    let line = text.lines().find(|line| line.starts_with(&format!("- `{}`", run.run))).unwrap();
+    assert!(line.contains("**waived: clocks**, **reopens C-001: two producers**"), "{line}");
     let headline = headline_region(&[run]);
     assert!(headline.contains("**Waived: clocks.** **reopens C-001: two producers.**"), "{headline}");
 }
@@ -121,7 +112,7 @@ fn withdrawal(metric: Option<&str>, claims: &[&str]) -> Withdrawal {
 
 /// Cells of a table that hold a number, and those that hold it struck out.
 fn values(text: &str) -> (usize, usize) {
-    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.contains(" metric "));
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.contains("| claim |"));
     let (struck, plain): (Vec<&str>, Vec<&str>) = rows.partition(|line| line.contains("~~"));
     (plain.len(), struck.len())
 }
@@ -129,16 +120,16 @@ fn values(text: &str) -> (usize, usize) {
 #[test]
 fn a_withdrawn_run_stays_struck_out_with_its_reason_and_the_one_before_it_leads() {
     let mut run = published("20260102T000000Z-h200-00000000", "NVIDIA H200");
-    let (all, none) = values(&results_region(std::slice::from_ref(&run), &[]));
-    assert_eq!(none, 0);
+    assert_eq!(values(&results_region(std::slice::from_ref(&run), &[])).1, 0);
     run.withdrawn = vec![withdrawal(None, &[])];
-    let text = results_region(std::slice::from_ref(&run), &[]);
-    let headers = text.matches("| claim |").count();
-    assert_eq!(values(&text), (headers, all - headers), "every number is struck out and none is gone");
-    assert_eq!(text.matches("**retracted by R-001: slots were one region**").count(), text.matches("\n|---|").count());
-    assert!(text.contains("| H-COST | ~~CONFIRMED~~ | ~~0.498 %~~ | < 1 % | retracted by R-001; "), "{text}");
-    let alone = headline_region(std::slice::from_ref(&run));
     let older = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let line = format!("- `{}`: judged under rules 6, profile full, H-COST ~~CONFIRMED~~, ", run.run)
+        + "**retracted by R-001: slots were one region**. [Values]";
+    let text = results_region(std::slice::from_ref(&run), &[]);
+    assert!(text.contains(&line) && values(&text) == (0, 0), "{text}");
+    let text = results_region(&[older.clone(), run.clone()], &[]);
+    assert!(text.contains(&format!("Run `{}`", older.run)) && text.contains(&line), "{text}");
+    let alone = headline_region(std::slice::from_ref(&run));
     let both = headline_region(&[older.clone(), run.clone()]);
     for text in [&alone, &both] {
         assert!(
@@ -172,7 +163,7 @@ fn a_ratio_of_a_withdrawn_metric_is_struck_out_with_it() {
     run.withdrawn = vec![Withdrawal { rests: vec!["claim H-RATIO".into(), format!("ratio@{place}")], ..one }];
     let text = results_region(std::slice::from_ref(&run), &[]);
     let struck: Vec<&str> = text.lines().filter(|line| line.contains("| ~~")).collect();
-    assert!(struck.len() == 2 && struck.iter().any(|line| line.contains("| ratio |")), "{struck:?}");
+    assert!(struck.len() == 2 && struck.iter().any(|line| line.contains("| ratio of the two |")), "{struck:?}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! The cost of one arm over another from drains in ABBA order, which cancels linear drift within a quad.
+//! The cost of one arm over another from launches in ABBA order, which cancels linear drift within a quad.
 
 use super::{Estimate, P50, Resamples};
 use anyhow::ensure;
 use std::collections::BTreeMap;
 
-/// One drain of a quad.
+/// One launch of a quad.
 #[derive(Clone, Copy, Debug)]
-pub struct Drain {
+pub struct QuadLaunch {
     /// Its quad.
     pub quad: u32,
     /// Its position in the quad, 0 to 3.
@@ -20,27 +20,27 @@ pub struct Drain {
 /// The median over quads of ((B1 + B2) / (A1 + A2) - 1) * 100, with an interval that draws quads; nothing without quads.
 ///
 /// # Errors
-/// When a quad is not four drains in the order ABBA, or its reference took no time.
-pub fn abba_cost(name: &str, drains: &[Drain]) -> anyhow::Result<Option<Estimate<f64>>> {
-    let mut quads: BTreeMap<u32, Vec<Drain>> = BTreeMap::new();
-    for drain in drains {
-        quads.entry(drain.quad).or_default().push(*drain);
+/// When a quad is not four launches in the order ABBA, or its reference took no time.
+pub fn abba_cost(name: &str, launches: &[QuadLaunch]) -> anyhow::Result<Option<Estimate<f64>>> {
+    let mut quads: BTreeMap<u32, Vec<QuadLaunch>> = BTreeMap::new();
+    for launch in launches {
+        quads.entry(launch.quad).or_default().push(*launch);
     }
     let costs: Vec<(u32, f64)> =
-        quads.into_iter().map(|(quad, drains)| Ok((quad, cost(quad, drains)?))).collect::<anyhow::Result<_>>()?;
+        quads.into_iter().map(|(quad, launches)| Ok((quad, cost(quad, launches)?))).collect::<anyhow::Result<_>>()?;
     let resamples = Resamples::new(name, costs.iter().map(|(quad, _)| *quad));
     Ok(resamples.quantiles(&costs, &[P50]).pop())
 }
 
-fn cost(quad: u32, mut drains: Vec<Drain>) -> anyhow::Result<f64> {
-    drains.sort_by_key(|drain| drain.position);
-    let order: Vec<(u32, u32)> = drains.iter().map(|drain| (drain.position, drain.arm)).collect();
+fn cost(quad: u32, mut launches: Vec<QuadLaunch>) -> anyhow::Result<f64> {
+    launches.sort_by_key(|launch| launch.position);
+    let order: Vec<(u32, u32)> = launches.iter().map(|launch| (launch.position, launch.arm)).collect();
     ensure!(
         order == [(0, 0), (1, 1), (2, 1), (3, 0)],
-        "quad {quad} is not four drains in the order ABBA: (position, arm) = {order:?}"
+        "quad {quad} is not four launches in the order ABBA: (position, arm) = {order:?}"
     );
-    let sum = |a: usize, b: usize| f64::from(drains[a].wall_ns) + f64::from(drains[b].wall_ns);
-    ensure!(sum(0, 3) > 0.0, "the reference drains of quad {quad} took no time");
+    let sum = |a: usize, b: usize| f64::from(launches[a].wall_ns) + f64::from(launches[b].wall_ns);
+    ensure!(sum(0, 3) > 0.0, "the reference launches of quad {quad} took no time");
     Ok((sum(1, 2) / sum(0, 3) - 1.0) * 100.0)
 }
 
@@ -48,26 +48,26 @@ fn cost(quad: u32, mut drains: Vec<Drain>) -> anyhow::Result<f64> {
 mod tests {
     use super::*;
 
-    fn quad(quad: u32, walls: [u32; 4]) -> Vec<Drain> {
-        let drain = |(position, wall_ns)| {
+    fn quad(quad: u32, walls: [u32; 4]) -> Vec<QuadLaunch> {
+        let launch = |(position, wall_ns)| {
             let position = position as u32;
-            Drain { quad, position, arm: u32::from(position == 1 || position == 2), wall_ns }
+            QuadLaunch { quad, position, arm: u32::from(position == 1 || position == 2), wall_ns }
         };
-        walls.into_iter().enumerate().map(drain).collect()
+        walls.into_iter().enumerate().map(launch).collect()
     }
 
     #[test]
     fn linear_drift_cancels() {
-        let drains: Vec<Drain> = (0..9).flat_map(|i| quad(i, [1000, 1110, 1210, 1300 + 20])).collect();
-        let cost = abba_cost("t", &drains).unwrap().unwrap();
+        let launches: Vec<QuadLaunch> = (0..9).flat_map(|i| quad(i, [1000, 1110, 1210, 1300 + 20])).collect();
+        let cost = abba_cost("t", &launches).unwrap().unwrap();
         assert_eq!(cost.value, (2320.0 / 2320.0 - 1.0) * 100.0);
         assert_eq!((cost.interval, cost.n), (Some((0.0, 0.0)), 9));
     }
 
     #[test]
     fn the_median_quad_is_reported_with_an_interval_around_it() {
-        let drains: Vec<Drain> = (0..101).flat_map(|i| quad(i, [1000, 1000 + i, 1000 + i, 1000])).collect();
-        let cost = abba_cost("t", &drains).unwrap().unwrap();
+        let launches: Vec<QuadLaunch> = (0..101).flat_map(|i| quad(i, [1000, 1000 + i, 1000 + i, 1000])).collect();
+        let cost = abba_cost("t", &launches).unwrap().unwrap();
         assert!((cost.value - 5.0).abs() < 1e-9);
         let (lo, hi) = cost.interval.unwrap();
         assert!(3.0 < lo && lo < cost.value && cost.value < hi && hi < 7.0, "{lo} {hi}");

@@ -144,7 +144,14 @@ fn signed(ns: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::synthetic;
+    use schema::cell::BLOCK_ROWS;
+    use schema::plan::ProfileName;
     use schema::table::Column;
+
+    fn table() -> TableSpec {
+        synthetic::contract(&synthetic::plan(ProfileName::Smoke, 400)).tables["yields"].clone()
+    }
 
     fn blocks(rows: &[[u32; 7]]) -> Table {
         let column = |(i, name): (usize, &&str)| ((*name).to_owned(), Column::U32(rows.iter().map(|r| r[i]).collect()));
@@ -167,18 +174,54 @@ mod tests {
     const ROWS: [[u32; 7]; 3] =
         [[3, 0, 1, 9, 700, 900, u32::MAX - 99], [3, 0, 2, 8, 650, 7000, 400], [3, 0, 3, 7, 5000, 5100, 380]];
 
+    /// What is wrong with these rows of these events.
+    fn faults(events: &Table, rows: &[[u32; 7]]) -> Vec<String> {
+        check_blocks(events, &table(), &blocks(rows)).unwrap()
+    }
+
     #[test]
     fn columns_that_follow_from_the_rows_pass() {
-        assert!(check_blocks(&event(650, 5000, 7000, Some(400), 3), &blocks(&ROWS)).unwrap().is_empty());
-        assert!(check_blocks(&event(700, 700, 900, None, 1), &blocks(&ROWS[..1])).unwrap().is_empty());
+        assert!(faults(&event(650, 5000, 7000, Some(400), 3), &ROWS).is_empty());
+        assert!(faults(&event(700, 700, 900, None, 1), &ROWS[..1]).is_empty());
         let at_the_instant = [3, 0, 1, 9, 700, 900, 0];
-        assert!(check_blocks(&event(700, 700, 900, None, 1), &blocks(&[at_the_instant])).unwrap().is_empty());
+        assert!(faults(&event(700, 700, 900, None, 1), &[at_the_instant]).is_empty());
+    }
+
+    #[test]
+    fn a_derivation_takes_in_one_row_after_the_other() {
+        let check = |how: &Derive, values: &[i64], expected: Option<i64>| {
+            let found = values.iter().fold(None, |so_far, value| derive(how, so_far, Some(*value)));
+            assert_eq!(found, expected, "{how:?} of {values:?}");
+        };
+        let column = || "ns".to_owned();
+        check(&Derive::Min(column()), &[5, -3, 7], Some(-3));
+        check(&Derive::Max(column()), &[-5, -3, -7], Some(-3));
+        check(&Derive::MaxAfter(column()), &[-5, 3, 2], Some(3));
+        check(&Derive::MaxAfter(column()), &[-5, 0], None);
+        for how in [Derive::Min(column()), Derive::Max(column()), Derive::MaxAfter(column())] {
+            check(&how, &[], None);
+        }
+        assert_eq!((0..3).fold(None, |so_far, _| derive(&Derive::Rows, so_far, None)), Some(3));
+    }
+
+    #[test]
+    fn a_table_without_rows_of_blocks_has_none_to_check() {
+        let bare = TableSpec { blocks: None, ..table() };
+        let error = check_blocks(&event(650, 5000, 7000, None, 3), &bare, &blocks(&ROWS)).unwrap_err();
+        assert!(error.to_string().contains("names no rows of blocks"), "{error}");
+    }
+
+    #[test]
+    fn rows_of_an_event_with_an_anomaly_may_be_partial() {
+        let mut events = event(650, 5000, 7000, Some(400), 3);
+        synthetic::set_column(&mut events, "anomaly", Column::U32(vec![1]));
+        assert!(faults(&events, &ROWS[..2]).is_empty() && faults(&events, &[]).is_empty());
     }
 
     #[test]
     fn every_disagreement_is_found() {
         let check = |event: &Table, rows: &[[u32; 7]], expected: &str| {
-            let problems = check_blocks(event, &blocks(rows)).unwrap();
+            let problems = faults(event, rows);
             assert!(problems.iter().any(|p| p.contains(expected)), "{problems:?} lacks {expected}");
         };
         check(&event(651, 5000, 7000, Some(400), 3), &ROWS, "says");
@@ -194,7 +237,8 @@ mod tests {
     #[test]
     fn rows_in_pieces_say_what_they_say_at_once() {
         let events = event(650, 5000, 7000, Some(400), 3);
-        let mut check = BlockCheck::new(&events).unwrap();
+        let table = table();
+        let mut check = BlockCheck::new(&events, &table).unwrap();
         ROWS.iter().for_each(|row| check.add(&blocks(&[*row])).unwrap());
         assert!(check.finish().unwrap().is_empty());
     }
@@ -203,7 +247,8 @@ mod tests {
     fn endless_rows_for_nothing_are_told_a_hundred_times_at_most() {
         let rows: Vec<[u32; 7]> = (0..1000).map(|event| [9, event, 0, 0, 0, 0, 0]).collect();
         let events = event(650, 5000, 7000, Some(400), 3);
-        let mut check = BlockCheck::new(&events).unwrap();
+        let table = table();
+        let mut check = BlockCheck::new(&events, &table).unwrap();
         check.add(&blocks(&rows)).unwrap();
         assert!(check.derived.is_empty());
         assert_eq!(check.finish().unwrap().len(), MOST_FAULTS);

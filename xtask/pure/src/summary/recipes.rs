@@ -3,7 +3,7 @@
 use super::kept::Kept;
 use super::rows::{Drawing, Rows};
 use super::{CellData, find, kept_of};
-use crate::stats::{Drain, Estimate, P25, P50, P75, Resamples, abba_cost, quantile};
+use crate::stats::{Estimate, P25, P50, P75, QuadLaunch, Resamples, abba_cost, quantile};
 use anyhow::{Context, bail, ensure};
 use schema::compare::Band;
 use schema::contract::{CellSpec, Contract, Expr, Only, Recipe, TableSpec};
@@ -42,11 +42,11 @@ pub(super) fn add(source: &Source<'_>, recipe: &Recipe, rows: &mut Rows<'_>) -> 
             let events = &source.data.events;
             let [quad, position, arm] = [quad, position, arm].map(|name| events.u32(name));
             let (quad, position, arm, wall) = (quad?, position?, arm?, events.u32(wall)?);
-            let drain = |i: usize| Drain { quad: quad[i], position: position[i], arm: arm[i], wall_ns: wall[i] };
-            let drains: Vec<Drain> = source.sound()?.0.into_iter().map(drain).collect();
+            let launch = |i: usize| QuadLaunch { quad: quad[i], position: position[i], arm: arm[i], wall_ns: wall[i] };
+            let launches: Vec<QuadLaunch> = source.sound()?.0.into_iter().map(launch).collect();
             let said = against.as_ref().and_then(|(fact, words)| Some((source.data.record.facts.whole(fact)?, words)));
             let note = said.map_or_else(String::new, |(n, words)| format!("against {n} {words}"));
-            if let Some(cost) = abba_cost(&rows.seed(), &drains)? {
+            if let Some(cost) = abba_cost(&rows.seed(), &launches)? {
                 // A cost is near zero, so a share of it means nothing.
                 rows.real(name, "%", cost, Band { pct: 0.0, least: 0.5 }, &note);
             }

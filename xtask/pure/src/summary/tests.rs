@@ -1,20 +1,24 @@
 //! A made-up run summarized: every metric, and each rule that leaves one out or refuses.
 
 use super::*;
-use crate::trial::synthetic::{DELAY_NS, SLOTS, cells, plan, set_column, take_rows};
+use crate::trial::synthetic::{DELAY_NS, cells, contract, plan, set_column, take_rows};
+use preempt::plan::PreemptPlan;
+use schema::compare::Band;
+use schema::contract::{Only, Recipe};
 use schema::plan::ProfileName;
 use schema::table::Column;
 
 const FULL: u32 = 10_000;
 const SMALL: u32 = 400;
 const DEVICE: &str = "k=64,blocks=8,poll=1,set=device";
+const COST: &str = "cost,k=64,blocks=8,poll=1";
 const HOST: &str = "k=64,blocks=8,poll=1,set=host";
 
-fn metrics(plan: &Plan, cells: &[CellData]) -> Vec<Metric> {
-    summarize(plan, &SLOTS, "r", cells).unwrap()
+fn metrics(plan: &PreemptPlan, cells: &[CellData]) -> Vec<Metric> {
+    summarize(&contract(plan), "r", cells).unwrap()
 }
 
-fn small() -> (Plan, Vec<CellData>) {
+fn small() -> (PreemptPlan, Vec<CellData>) {
     let plan = plan(ProfileName::Full, SMALL);
     let cells = cells(&plan);
     (plan, cells)
@@ -38,8 +42,8 @@ fn keep_events(data: &mut CellData, keep: impl Fn(usize) -> bool) {
     data.record.events = rows.len() as u64;
 }
 
-fn error(plan: &Plan, cells: &[CellData]) -> String {
-    format!("{:#}", summarize(plan, &SLOTS, "r", cells).unwrap_err())
+fn error(plan: &PreemptPlan, cells: &[CellData]) -> String {
+    format!("{:#}", summarize(&contract(plan), "r", cells).unwrap_err())
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn a_full_run_has_every_metric_in_plan_order_within_seconds() {
         .collect();
     insta::assert_snapshot!(lines.join("\n"));
     cells.reverse();
-    assert_eq!(summarize(&plan, &SLOTS, "r", &cells).unwrap(), metrics);
+    assert_eq!(summarize(&contract(&plan), "r", &cells).unwrap(), metrics);
 }
 
 #[test]
@@ -79,20 +83,18 @@ fn values_are_the_nearest_rank_ones() {
 }
 
 #[test]
-fn no_tail_without_enough_events_launches_or_profile() {
-    let check = |profile, change: fn(&mut CellData), expected: bool| {
-        let plan = plan(profile, FULL);
+fn no_tail_without_enough_events_or_launches() {
+    let check = |change: fn(&mut CellData), expected: bool| {
+        let plan = plan(ProfileName::Full, FULL);
         let mut cells: Vec<CellData> = cells(&plan).into_iter().filter(|data| data.record.cell == DEVICE).collect();
         change(&mut cells[0]);
         let metrics = metrics(&plan, &cells);
         assert!(row(&metrics, DEVICE, "preempt_latency_us_p50").is_some());
         assert_eq!(row(&metrics, DEVICE, "preempt_latency_us_p99").is_some(), expected);
     };
-    check(ProfileName::Full, |_| {}, true);
-    check(ProfileName::Smoke, |_| {}, false);
-    check(ProfileName::Full, |data| keep_events(data, |i| i != 77), false);
+    check(|_| {}, true);
+    check(|data| keep_events(data, |i| i != 77), false);
     check(
-        ProfileName::Full,
         |data| {
             // All 10,000 events, but over 19 launches.
             let merge = |launch: &u32| if *launch == 21 { 20 } else { *launch };
@@ -103,7 +105,6 @@ fn no_tail_without_enough_events_launches_or_profile() {
         false,
     );
     check(
-        ProfileName::Full,
         |data| {
             let mut anomaly = vec![0; 10_000];
             anomaly[5] = 1;
@@ -172,10 +173,10 @@ fn what_does_not_add_up_is_an_error() {
         "launch 5000, which has no row",
     );
     check(|cells| cell_mut(cells, HOST).record.events += 1, "400 rows of events, but its header says 401");
-    check(|cells| cell_mut(cells, HOST).record.cell = "k=65".to_owned(), "cell yield/k=65 is not in the plan");
+    check(|cells| cell_mut(cells, HOST).record.cell = "k=65".to_owned(), "cell yield/k=65 is not in the contract");
     check(|cells| cells.push(cells[0].clone()), "given twice");
     check(|cells| cell_mut(cells, HOST).events.columns.truncate(3), "no column");
-    check(|cells| keep_events(cell_mut(cells, "cost,k=64,blocks=8,poll=1"), |i| i != 6), "quad 1 is not four drains");
+    check(|cells| keep_events(cell_mut(cells, COST), |i| i != 6), "quad 1 is not four launches");
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_value_under_two_quanta_is_a_bound() {
 fn a_planted_delay_moves_its_leg_by_itself() {
     let (plan, cells) = small();
     let metrics = metrics(&plan, &cells);
-    for leg in schema::plan::Leg::ALL {
+    for leg in preempt::plan::Leg::ALL {
         let shift = row(&metrics, &format!("leg={}", leg.name()), "leg_shift_ns").unwrap();
         let off = shift.value.parse::<i64>().unwrap() - i64::from(DELAY_NS);
         assert!(off.abs() <= 500, "{leg:?}: {shift:?}");
@@ -229,4 +230,149 @@ fn the_ratio_has_equal_end_points_and_the_widest_interval() {
     check(&ratio.hi, &baseline.hi, &host.lo);
     assert_eq!(row(&metrics, DEVICE, "ratio"), None);
     assert_eq!(row(&metrics, DEVICE, "host_e2e_us_p50"), None);
+}
+
+/// The rows that a recipe gives in place of a cell's own.
+fn of_recipe(recipe: Recipe, name: &str, change: impl FnOnce(&mut CellData)) -> Vec<Metric> {
+    let (plan, mut cells) = small();
+    change(cell_mut(&mut cells, name));
+    let mut contract = contract(&plan);
+    let cell = contract.cells.iter_mut().find(|cell| cell.name == name).unwrap();
+    cell.metrics.truncate(1);
+    cell.metrics[0].recipe = recipe;
+    contract.check().unwrap();
+    let mut metrics = summarize(&contract, "r", &cells).unwrap();
+    metrics.retain(|m| m.cell == name);
+    metrics
+}
+
+fn recipe_row(recipe: Recipe, name: &str, change: impl FnOnce(&mut CellData)) -> Option<Metric> {
+    let metric = recipe.names().remove(0);
+    row(&of_recipe(recipe, name, change), name, &metric).cloned()
+}
+
+fn rate(name: &str, peak: Option<&str>) -> Recipe {
+    Recipe::Rate {
+        name: name.to_owned(),
+        work: vec!["tasks".to_owned(), "flop_per_tile".to_owned()],
+        of: Expr::Column("wall_ns".to_owned()),
+        by: "quad".to_owned(),
+        only: Some(Only { column: "arm".to_owned(), is: 0 }),
+        peak: peak.map(str::to_owned),
+    }
+}
+
+/// Every drain of arm 0 takes as long, and every one of arm 1 half of that.
+fn set_walls(data: &mut CellData, wall_ns: u32) {
+    let walls = data.events.u32("arm").unwrap().iter().map(|arm| wall_ns / (1 + arm)).collect();
+    set_column(&mut data.events, "wall_ns", Column::U32(walls));
+}
+
+#[test]
+fn a_rate_is_work_over_a_median_and_a_share_is_that_of_a_peak() {
+    // 2600 tasks of 2 x 64^3 operations each, in 1.3 ms: 1.049 x 10^12 a second, of a peak of 2.
+    let check = |name: &str, peak, value: &str, unit: &str| {
+        let found = recipe_row(rate(name, peak), COST, |data| set_walls(data, 1_300_000)).unwrap();
+        assert_eq!((&*found.value, &*found.lo, &*found.hi, &*found.unit, found.n), (value, value, value, unit, 100));
+    };
+    check("throughput", None, "1.049", "1e12/s");
+    check("throughput_tops", None, "1.049", "TOPS");
+    check("peak_pct", Some("fp32_peak_tflops"), "52.429", "%");
+}
+
+#[test]
+fn a_rate_has_the_interval_of_its_duration_turned_over() {
+    let found = recipe_row(rate("throughput", None), COST, |_| {}).unwrap();
+    let median = row(&metrics(&small().0, &small().1), COST, "poll_free_drain_ms_p50").unwrap().clone();
+    let work = 2_600.0 * 524_288.0;
+    let of = |ms: &str| work / (ms.parse::<f64>().unwrap() * 1e6) / 1e3;
+    let near = |found: &str, expected: f64| assert!((found.parse::<f64>().unwrap() - expected).abs() < 6e-4, "{found}");
+    near(&found.value, of(&median.value));
+    near(&found.lo, of(&median.hi));
+    near(&found.hi, of(&median.lo));
+}
+
+#[test]
+fn a_rate_without_its_facts_or_of_no_time_is_absent() {
+    let absent = |peak, change: fn(&mut CellData)| assert_eq!(recipe_row(rate("rate", peak), COST, change), None);
+    absent(None, |data| data.record.facts.set("tasks", None::<u32>));
+    absent(None, |data| set_walls(data, 0));
+    absent(Some("fp32_peak_tflops"), |data| data.record.facts.set("fp32_peak_tflops", None::<f64>));
+    absent(Some("fp32_peak_tflops"), |data| data.record.facts.set("fp32_peak_tflops", 0.0));
+}
+
+#[test]
+fn a_cost_compares_the_arms_of_each_quad() {
+    let abba = |against: Option<(&str, &str)>| Recipe::Abba {
+        name: "cost_pct".to_owned(),
+        quad: "quad".to_owned(),
+        position: "position".to_owned(),
+        arm: "arm".to_owned(),
+        wall: "wall_ns".to_owned(),
+        against: against.map(|(fact, words)| (fact.to_owned(), words.to_owned())),
+    };
+    let found = recipe_row(abba(None), COST, |data| set_walls(data, 1_300_000)).unwrap();
+    assert_eq!((&*found.value, &*found.unit, &*found.note, found.n), ("-50.000", "%", "", 50));
+    let told = recipe_row(abba(Some(("poll_free_blocks", "blocks without polls"))), COST, |_| {}).unwrap();
+    assert_eq!(told.note, "against 8 blocks without polls");
+    let untold = recipe_row(abba(Some(("gone", "blocks"))), COST, |_| {}).unwrap();
+    assert_eq!(untold.note, "");
+    assert!((told.value.parse::<f64>().unwrap() - 0.5).abs() < 0.05, "{told:?}");
+}
+
+#[test]
+fn the_largest_value_counts_whatever_its_sign() {
+    let largest = || Recipe::Largest {
+        name: "offset_ns_max".to_owned(),
+        column: "offset_ns".to_owned(),
+        note: ("rtt_ns".to_owned(), "longest round trip".to_owned()),
+    };
+    let far = |data: &mut CellData| set_column(&mut data.events, "offset_ns", Column::I64(vec![0, -96, 64, 32]));
+    let found = recipe_row(largest(), "timer", far).unwrap();
+    assert_eq!((&*found.value, &*found.lo, &*found.hi, found.n), ("96", "", "", 4), "a reading has no interval");
+    assert_eq!((&*found.unit, &*found.note), ("ns", "longest round trip 700 ns"));
+    assert_eq!(recipe_row(largest(), "timer", |data| keep_events(data, |_| false)), None);
+}
+
+#[test]
+fn a_ratio_over_a_cell_that_is_not_there_is_absent() {
+    let (plan, mut cells) = small();
+    cells.retain(|data| data.record.phase != "baseline");
+    let metrics = metrics(&plan, &cells);
+    assert!(row(&metrics, HOST, "host_e2e_us_p50").is_some());
+    assert_eq!(row(&metrics, HOST, "ratio"), None);
+}
+
+#[test]
+fn every_kind_of_metric_has_its_default_band_and_is_drawn_or_read() {
+    let plan = plan(ProfileName::Full, SMALL);
+    let rows = summarize_drawn(&contract(&plan), "r", &cells(&plan), Tails::All).unwrap();
+    let check = |metric: &str, pct: f64, least: f64, drawing: Drawing| {
+        let found: Vec<&Drawn> = rows.iter().filter(|row| row.metric.metric == metric).collect();
+        assert!(!found.is_empty(), "{metric}");
+        for row in found {
+            assert_eq!((row.band, row.drawing), (Band { pct, least }, drawing), "{:?}", row.metric);
+        }
+    };
+    use Drawing::{Chance, Reading, Sampled};
+    check("timer_quantum_ns", 0.0, 0.0, Reading);
+    check("sm_offset_ns_max", 0.0, 128.0, Reading);
+    check("corrupt_events", 0.0, 0.0, Reading);
+    check("once_violations", 0.0, 0.0, Reading);
+    check("anomalous_events", 0.0, 0.0, Chance);
+    check("clock_mhz_p50", 1.0, 0.0, Sampled);
+    check("drain_ms_p50", 2.0, 0.0, Sampled);
+    check("poll_free_drain_ms_p50", 2.0, 0.0, Sampled);
+    check("tile_wall_us_p99", 10.0, 0.064, Sampled);
+    check("preempt_latency_us_p50", 5.0, 0.064, Sampled);
+    check("preempt_latency_us_p999", 10.0, 0.064, Sampled);
+    check("urgent_wait_us_p99", 30.0, 0.5, Sampled);
+    check("host_e2e_us_p50", 10.0, 0.5, Sampled);
+    check("ratio", 10.0, 0.0, Sampled);
+    check("poll_cost_pct", 0.0, 0.5, Sampled);
+    check("fp32_peak_pct", 0.0, 1.0, Sampled);
+    check("remaining_drain_corr", 0.0, 0.1, Sampled);
+    check("leg_shift_ns", 2.0, 400.0, Sampled);
+    check("leg_shift_error_ns", 0.0, 400.0, Sampled);
+    check("leg_spread_ns", 25.0, 64.0, Sampled);
 }
