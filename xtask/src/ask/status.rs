@@ -44,6 +44,8 @@ pub struct Report {
     pub numbers: Vec<Number>,
     /// Those whose state cannot be known here.
     pub unknown: Vec<Unknown>,
+    /// The version of the rules that judged each run.
+    pub rules: BTreeMap<String, u32>,
 }
 
 /// A published number and what it is today.
@@ -101,6 +103,7 @@ pub fn status(paths: &Paths, built: &Result<TreeSass, String>) -> Result<Report>
     for run in runs {
         let run = Run::load(paths, run)?;
         let now = tree.differences(&run, built);
+        report.rules.insert(run.id.clone(), run.verdict.rules);
         run.judge(&mut tree, &now, &notebook, &mut report)?;
     }
     Ok(report)

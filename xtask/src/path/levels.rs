@@ -1,6 +1,6 @@
 //! The levels of a reproduction: how far this machine confirmed what is published.
 
-use crate::ask::verify::verify;
+use crate::ask::verify::{RunReport, verify};
 use crate::path::context::Context;
 use crate::path::device::Device;
 use crate::path::judge::Judged;
@@ -149,10 +149,26 @@ fn published_levels(paths: &Paths) -> Result<(Level, Level)> {
     Ok(match first {
         None => (
             Level::new("holds", format!("{} files of {} published runs hold", report.checked_files, report.runs.len())),
-            Level::new("holds", "summaries, figures and verdicts recompute to the same bytes"),
+            recomputed(&report.runs),
         ),
         Some(problem) => (Level::new("fails", problem.clone()), Level::new("fails", problem)),
     })
+}
+
+/// L2, of the runs that this tree's rules recompute.
+fn recomputed(runs: &[RunReport]) -> Level {
+    let ours = runs.iter().filter(|run| run.recomputed).count();
+    let older = runs.len() - ours;
+    let same = format!("summaries, figures and verdicts of {ours} published runs recompute to the same bytes");
+    let checked = format!(
+        "{older} published under older rules: their digests, chains, logs and history hold, and cargo xtask verify --as-published \
+         recomputes them by the trees that published them"
+    );
+    match (ours, older) {
+        (_, 0) => Level::new("holds", same),
+        (0, _) => Level::new("not run", checked),
+        _ => Level::new("holds", format!("{same}; {checked}")),
+    }
 }
 
 /// L3: whether this GPU measured again, and the gate let it pass.
@@ -219,6 +235,31 @@ mod tests {
         assert_eq!(rebuilt(&far, &other).state, "stale");
         other.kernels.clear();
         assert!(rebuilt(&runs, &other).why.contains("preempt_drain of r"));
+    }
+
+    #[test]
+    fn summaries_under_older_rules_are_told_apart() {
+        let run = |recomputed| RunReport {
+            run: "r".to_owned(),
+            state: "published".to_owned(),
+            rules: Some(1),
+            passed: None,
+            recomputed,
+            authorship: "unproven".to_owned(),
+            signer: None,
+        };
+        for (runs, state, words) in [
+            (vec![run(true), run(true)], "holds", "of 2 published runs recompute"),
+            (
+                vec![run(false), run(true)],
+                "holds",
+                "of 1 published runs recompute to the same bytes; 1 published under older",
+            ),
+            (vec![run(false)], "not run", "1 published under older rules"),
+        ] {
+            let level = recomputed(&runs);
+            assert!(level.state == state && level.why.contains(words), "{level:?}");
+        }
     }
 
     #[test]

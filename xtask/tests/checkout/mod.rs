@@ -272,7 +272,8 @@ fn git(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn program(dir: &Path, args: &[&str]) -> Command {
+/// This program in `dir`, not yet started.
+pub(crate) fn program(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command

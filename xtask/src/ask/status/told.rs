@@ -1,6 +1,7 @@
 //! The report for people: one paragraph a run, what is not current grouped by its reason, and one line at the end.
 
 use super::Report;
+use pure::gate::rules;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -23,7 +24,10 @@ impl fmt::Display for Report {
         let mut last = "";
         for ((run, state, why), ids) in &groups {
             if *run != last {
-                writeln!(f, "{run}")?;
+                match self.rules.get(*run).filter(|theirs| **theirs != rules()) {
+                    Some(theirs) => writeln!(f, "{run}, judged under rules {theirs}")?,
+                    None => writeln!(f, "{run}")?,
+                }
                 last = run;
             }
             writeln!(f, "  {state:<12} {:>4}  {why}", ids.len())?;

@@ -6,7 +6,7 @@ mod published;
 
 use super::files::SealedBytes;
 use super::judgement::{self, Judged, check_provenance};
-use super::{Problem, Report};
+use super::{Problem, Report, UNREADABLE};
 use crate::runs::evidence::{self, Records};
 use crate::runs::history::{Teller, rules_of, teller};
 use crate::runs::layout::{Layout, MANIFEST, VERDICT, published_name};
@@ -23,48 +23,55 @@ const RULES: &str = "rules";
 
 /// Whether the verdict names the rules that it must have been judged under, as far as that can be told here.
 pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report: &mut Report) -> bool {
-    let claimed = sealed.verdict.rules;
-    let shown = layout.shown(VERDICT);
-    if claimed > rules() {
-        let detail = format!(
-            "it was judged under rules {claimed}, and this program knows up to {}: verify it with a newer checkout",
-            rules()
-        );
-        report.problem(shown, RULES, detail);
-        return false;
-    }
-    let Some(commit) = &sealed.manifest.predicate.source.commit else {
-        // Today's rules refuse such a run.
-        if claimed < rules() {
-            report.problem(shown, RULES, "the run names no commit, so nothing says that older rules are its own");
+    let (claimed, ours) = (sealed.verdict.rules, rules());
+    let detail = match measured(paths, sealed) {
+        _ if claimed > ours => {
+            format!("judged under rules {claimed}, and this program knows up to {ours}: use a newer checkout")
         }
-        return claimed == rules();
-    };
-    let measured = teller(paths, commit).and_then(|teller| match teller {
-        None => Ok(None),
-        Some(Teller { known: false, .. }) => Ok(Some(rules())),
-        Some(Teller { git, .. }) => rules_of(&git, commit).map(Some),
-    });
-    match measured {
-        Err(error) => report.fault(layout.shown(MANIFEST), "malformed", &error.context("its measured commit")),
-        Ok(None) => {
+        Err(error) => {
+            report.fault(layout.shown(MANIFEST), "malformed", &error.context("its measured commit"));
+            return false;
+        }
+        Ok(Measured::NotAtHand) => {
             let run = layout.run();
             report.notes.push(format!(
-                "{run}: no git history here, or it is cut off (git fetch --unshallow); whether rules {claimed} are those of its \
-                 measured commit could not be checked"
+                "{run}: no git history here, or it is cut off (git fetch --unshallow); whether its measured commit has rules \
+                 {claimed} could not be checked"
             ));
             return true;
         }
-        Ok(Some(measured)) if measured == claimed => return true,
-        Ok(Some(measured)) => {
-            let detail = format!(
-                "it says that it was judged under rules {claimed}, and commit {commit}, which was measured, has rules {measured}: \
-                 a run is judged by the rules of its own commit"
-            );
-            report.problem(shown, RULES, detail);
+        Ok(Measured::Rules(measured)) if measured == claimed => return true,
+        Ok(Measured::Rules(measured)) => format!(
+            "it claims rules {claimed}, and the measured commit has rules {measured}: a run is judged by those of its own commit"
+        ),
+        // Today's rules refuse such a run.
+        Ok(Measured::Unknown) if claimed == ours => return true,
+        Ok(Measured::Unknown) => {
+            format!(
+                "it claims rules {claimed}, and this repository does not hold the measured commit, which would tell"
+            )
         }
-    }
+    };
+    report.problem(layout.shown(VERDICT), RULES, detail);
     false
+}
+
+/// What the repository says of the rules of a run's measured commit.
+enum Measured {
+    Rules(u32),
+    /// The run names no commit, or one that the repository does not hold.
+    Unknown,
+    /// There is no history here that would tell.
+    NotAtHand,
+}
+
+fn measured(paths: &Paths, sealed: &SealedBytes) -> Result<Measured> {
+    let Some(commit) = &sealed.manifest.predicate.source.commit else { return Ok(Measured::Unknown) };
+    Ok(match teller(paths, commit)? {
+        None => Measured::NotAtHand,
+        Some(Teller { known: false, .. }) => Measured::Unknown,
+        Some(Teller { git, .. }) => Measured::Rules(rules_of(&git, commit)?),
+    })
 }
 
 /// Checks what the bytes of a run under older rules show, with no gate of this tree's; with `as_published`, also judges it by
@@ -90,8 +97,13 @@ pub(super) fn check_older(
     check_stored(layout, &sealed.verdict, report);
     let (run, theirs) = (layout.run(), sealed.verdict.rules);
     let judge = check_history(paths, layout, sealed, report)?;
-    if let Some(judge) = judge.as_ref().filter(|_| as_published) {
-        return take_over(judge, paths, layout, report);
+    match &judge {
+        Some(judge) if as_published => return take_over(judge, paths, layout, report),
+        None if as_published => {
+            let detail = "no commit that published it is at hand: use a clone with its whole history";
+            report.problem(layout.shown(VERDICT), UNREADABLE, detail);
+        }
+        _ => {}
     }
     let recomputed = recomputes(layout, sealed);
     let summary = match recomputed {

@@ -16,6 +16,7 @@ use schema::verdict::{ClaimResult, Verdict};
 use std::collections::BTreeMap;
 
 mod details;
+mod older;
 
 pub(super) fn verify_raw(disk: &OnDisk) -> Report {
     verify(&disk.paths, &[disk.run().display().to_string()]).unwrap()

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// When something is there and cannot be removed.
 pub fn clean(paths: &Paths) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    for dir in [paths.root().join("target/toolkit"), paths.state().join("wheels"), paths.state().join("bases")] {
+    let kept = ["wheels", "bases", "as-published"].map(|folder| paths.state().join(folder));
+    for dir in [paths.root().join("target/toolkit")].into_iter().chain(kept) {
         if dir.exists() {
             fs_err::remove_dir_all(&dir)?;
             removed.push(dir.display().to_string());
