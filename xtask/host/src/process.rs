@@ -113,7 +113,7 @@ impl Child {
         let mut running = Running::start(self, input, on_bytes)?;
         let timed_out = running.watch(self.deadline, stop, overdue);
         // Whatever happened, nothing of the group outlives this line.
-        let status = running.finish(PATIENCE)?;
+        let status = running.finish(&PATIENCE)?;
         let timed_out = timed_out?;
         Ok(Ended {
             code: status.code().filter(|_| !timed_out),
@@ -248,8 +248,8 @@ impl<'a> Running<'a> {
     /// Ends what still runs of the group, confirms the end, and takes what is left in the pipes.
     ///
     /// A process that a driver holds in the kernel ends on no signal: it is left, and said, instead of waited for.
-    fn finish(&mut self, patience: [(Signal, Duration); 2]) -> Result<ExitStatus> {
-        for (signal, patience) in patience {
+    fn finish(&mut self, patience: &[(Signal, Duration)]) -> Result<ExitStatus> {
+        for &(signal, patience) in patience {
             if !self.exited() {
                 let _ = kill_process_group(self.group, signal);
                 self.take_until(patience, Self::exited);

@@ -20,7 +20,7 @@ const XTASK: &str = "/proc/self/exe";
 /// # Errors
 /// When a test fails; its output has been shown.
 pub fn test(paths: &Paths) -> Result<()> {
-    let sh = shell(paths)?;
+    let sh = super::shell(paths.root())?;
     shown(cmd!(sh, "cargo test --workspace --locked --no-fail-fast"))
 }
 
@@ -29,7 +29,7 @@ pub fn test(paths: &Paths) -> Result<()> {
 /// # Errors
 /// When a command fails; its output has been shown.
 pub fn ci(paths: &Paths) -> Result<()> {
-    let sh = shell(paths)?;
+    let sh = super::shell(paths.root())?;
     shown(cmd!(sh, "cargo fmt --all --check"))?;
     shown(cmd!(sh, "cargo clippy --workspace --all-targets --locked -- --deny warnings"))?;
     deny(&sh)?;
@@ -72,12 +72,6 @@ fn installed(sh: &Shell, tool: &str) -> bool {
         host::tell!("skipped: cargo-{tool} is not installed (cargo install --locked cargo-{tool})");
     }
     there
-}
-
-fn shell(paths: &Paths) -> Result<Shell> {
-    let sh = Shell::new()?;
-    sh.change_dir(paths.root());
-    Ok(sh)
 }
 
 fn shown(command: Cmd<'_>) -> Result<()> {

@@ -1,12 +1,13 @@
 //! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each module says
 //! what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it mends nothing.
 
+use super::shell;
 use crate::runs::published;
 use anyhow::Result;
 use host::paths::Paths;
 use pure::prose::{self, Wrong};
 use std::path::{Path, PathBuf};
-use xshell::{Shell, cmd};
+use xshell::cmd;
 
 /// The tracked tree stays under this, so that it travels to a GPU box together with a Docker engine.
 pub(crate) const TREE_LIMIT_BYTES: u64 = 16 << 20;
@@ -63,12 +64,6 @@ fn tracked_files(root: &Path) -> Result<Vec<String>> {
 
 /// The checkout is the user's own choice, whoever owns its files. Of git only commands are used that no configuration changes.
 const SAFE: [&str; 2] = ["-c", "safe.directory=*"];
-
-fn shell(root: &Path) -> Result<Shell> {
-    let sh = Shell::new()?;
-    sh.change_dir(root);
-    Ok(sh)
-}
 
 fn wrongly_tracked(tracked: &[String]) -> Vec<Finding> {
     let wrong = |name: &&String| {

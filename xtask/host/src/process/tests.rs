@@ -145,7 +145,7 @@ fn a_silent_child_is_ended_when_the_caller_says_it_is_overdue() {
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
-/// A process held in the kernel ends on no signal. Here it is stopped and nobody waits for the second signal to act.
+/// A process held in the kernel ends on no signal. Here it is one that ignores the only signal it is sent.
 #[test]
 fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     let began = Instant::now();
@@ -156,16 +156,13 @@ fn a_child_that_does_not_end_even_when_killed_is_left_and_said() {
     while running.stdout.text().is_empty() {
         running.take(Duration::from_secs(5));
     }
-    rustix::process::kill_process(running.group, Signal::STOP).unwrap();
-    let patience = [(Signal::TERM, Duration::from_millis(50)), (Signal::KILL, Duration::ZERO)];
-    let error = running.finish(patience).unwrap_err();
+    let error = running.finish(&[(Signal::TERM, Duration::from_millis(50))]).unwrap_err();
     assert_eq!(code_of(&error), ExitCode::Environment);
     let pid = running.group.as_raw_nonzero().to_string();
     assert!(error.to_string().contains(&format!("nvidia-smi (process {pid}) was killed and has not ended")), "{error}");
     assert!(crate::failure::remedy_of(&error).unwrap().contains("reboot"));
     assert!(began.elapsed() < Duration::from_secs(5));
-    // It was killed all the same.
-    running.handle.wait().unwrap();
+    running.finish(&PATIENCE).unwrap();
     assert!(is_gone(&pid));
 }
 
