@@ -215,7 +215,7 @@ fn a_stub_s_good_build_records_advice_and_host_compiler_and_gets_no_foreign_flag
         .map(|name| (name.to_owned(), "-allow-unsupported-compiler".to_owned()));
     let env = [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())].into_iter().chain(flags).collect();
     let built = with_context(checkout.dir.path(), &["sm_90"], "key", |ctx, _| {
-        build::build(ctx, &HostRuntime { env }, Some(&checkout.toolkit)).unwrap()
+        build::build(ctx, &HostRuntime { name: "host", env }, Some(&checkout.toolkit)).unwrap()
     });
     let seen = std::fs::read_to_string(checkout.dir.path().join("env")).unwrap();
     assert!(seen.contains("NVCC_APPEND_FLAGS=\n") && seen.contains("NVCC_PREPEND_FLAGS=\n"), "{seen}");
@@ -268,7 +268,7 @@ fn with_context<T>(
     work: impl FnOnce(&BuildContext<'_>, &HostRuntime) -> T,
 ) -> T {
     let paths = Paths::new(root);
-    let runtime = HostRuntime { env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())] };
+    let runtime = HostRuntime { name: "host", env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())] };
     let ctx = BuildContext {
         paths: &paths,
         archs: archs.iter().map(|arch| (*arch).to_owned()).collect(),

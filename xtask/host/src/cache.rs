@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use schema::Digest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 #[derive(Serialize, Deserialize)]
 struct Kept<T> {
@@ -15,23 +16,34 @@ struct Kept<T> {
     value: T,
 }
 
-/// The answer for `key`, and whether it was there already.
+/// The answer for `key` by this name, and whether it was there already.
 ///
 /// # Errors
-/// Those of `work`, or when the answer cannot be kept.
+/// See [`answer_in`].
 pub fn answer<T: Serialize + DeserializeOwned>(
     paths: &Paths,
     name: &str,
     key: Digest,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, bool)> {
-    let path = paths.state().join("answers").join(format!("{name}.json"));
-    let kept = fs_err::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Kept<T>>(&bytes).ok());
+    answer_in(&paths.state().join("answers").join(format!("{name}.json")), key, work)
+}
+
+/// The answer for `key` in this file, and whether it was there already.
+///
+/// # Errors
+/// Those of `work`, or when the answer cannot be kept.
+pub fn answer_in<T: Serialize + DeserializeOwned>(
+    path: &Path,
+    key: Digest,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, bool)> {
+    let kept = fs_err::read(path).ok().and_then(|bytes| serde_json::from_slice::<Kept<T>>(&bytes).ok());
     if let Some(kept) = kept.filter(|kept| kept.key == key) {
         return Ok((kept.value, true));
     }
     let kept = Kept { key, value: work()? };
-    write_whole(&path, &serde_json::to_vec(&kept)?)?;
+    write_whole(path, &serde_json::to_vec(&kept)?)?;
     Ok((kept.value, false))
 }
 

@@ -13,7 +13,7 @@ pub use docker::{DockerRuntime, HARDENING, LIMITS};
 pub use engine::{Engine, EngineFacts, EngineState, Image, ImageId, RegistryDigest};
 pub use engine::{failed, last, refused};
 pub use gpu::{GpuAccess, cdi_files, device_nodes, driver_libraries};
-pub use host::{HostRuntime, InsideRuntime};
+pub use host::HostRuntime;
 pub use owner::{Leftover, leftovers, sweep};
 
 use super::process::Ended;

@@ -6,6 +6,43 @@ use std::io::ErrorKind;
 
 pub use pure::failure::{Failure, fail};
 
+/// Why a way is not taken.
+#[derive(Debug)]
+pub enum Denied {
+    /// It cannot be had here; another may do.
+    Cannot(anyhow::Error),
+    /// Something is wrong that no other way makes right.
+    Refused(anyhow::Error),
+}
+
+impl Denied {
+    /// The error, for a caller who asked for this way and no other.
+    pub fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::Cannot(error) | Self::Refused(error) => error,
+        }
+    }
+
+    /// A failure of the environment leaves other ways open; a bug or an interruption does not.
+    pub fn of(error: anyhow::Error) -> Self {
+        match code_of(&error) {
+            ExitCode::Environment => Self::Cannot(error),
+            _ => Self::Refused(error),
+        }
+    }
+
+    /// It cannot be had here, for this reason.
+    pub fn cannot(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Cannot(fail(ExitCode::Environment, message, remedy))
+    }
+}
+
+impl From<anyhow::Error> for Denied {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
 /// What an error says, to be said again.
 #[must_use]
 pub fn failure_of(error: &anyhow::Error) -> Failure {

@@ -215,6 +215,18 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Removes a file, or a folder with all that is in it, if there is one.
+///
+/// # Errors
+/// When it is there and cannot be removed.
+pub fn remove(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(found) if found.is_dir() => Ok(fs_err::remove_dir_all(path)?),
+        _ => Ok(fs_err::remove_file(path)?),
+    }
+}
+
 /// Removes what killed writers left half-written directly in a folder and in folders below it that are named.
 ///
 /// # Errors

@@ -6,6 +6,6 @@ mod fetch;
 pub mod lock;
 mod unpack;
 
-pub use fetch::{FetchError, Fetcher};
+pub use fetch::Fetcher;
 pub use lock::{Lock, Wheel};
 pub use unpack::{Unpacker, is_installed};

@@ -22,7 +22,7 @@ use crate::runs::signature::{NAMESPACE, Signer, SigningKey, signer};
 use crate::steps::gate::Passed;
 use anyhow::Result;
 use host::failure::fail;
-use host::files;
+use host::files::{self, remove};
 use host::paths::Paths;
 use leave::Leaving;
 use pure::json::to_bytes;
@@ -174,12 +174,4 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
         fs_err::create_dir_all(parent)?;
     }
     Ok(fs_err::rename(from, to)?)
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match path.symlink_metadata() {
-        Err(_) => Ok(()),
-        Ok(meta) if meta.is_dir() => Ok(fs_err::remove_dir_all(path)?),
-        Ok(_) => Ok(fs_err::remove_file(path)?),
-    }
 }

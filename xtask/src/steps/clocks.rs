@@ -105,7 +105,7 @@ pub fn no_clocks() -> ClockRecord {
 pub fn repair(hold: &HoldCommand) -> Result<Option<u32>> {
     match hold::refuse_held(&hold.lease)? {
         None => Ok(None),
-        Some((_, Standing::Rebooted)) => lease::remove(&hold.lease).map(|()| Some(0)),
+        Some((_, Standing::Rebooted)) => host::files::remove(&hold.lease).map(|()| Some(0)),
         Some((lease, _)) => holder::restore_by_child(hold, &lease.gpu).map(Some),
     }
 }

@@ -12,13 +12,14 @@ mod toolkit;
 mod turn;
 
 pub use base::{LOCAL_BASE, make_base};
-pub use choose::{Denied, Machine, RuntimeChoice, explain, inside_why};
+pub use choose::{Machine, RuntimeChoice, explain, inside_why};
 pub use clean::clean;
 pub use image::{BaseFacts, BaseLock};
 pub use toolkit::{BoxToolkit, DRIVER_NEEDED, box_toolkit};
 
 use anyhow::{Context, Result};
 use host::container::Runtime;
+use host::failure::Denied;
 use host::gpu::toolkit::Toolkit;
 use host::machine::disk::{Disks, Place};
 use host::paths::Paths;

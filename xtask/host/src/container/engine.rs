@@ -39,12 +39,8 @@ pub enum EngineState {
     Ready(Box<EngineFacts>),
     /// There is no docker client on PATH.
     Absent,
-    /// The client finds no daemon.
-    Down(String),
-    /// The daemon's socket is not ours to open.
-    Forbidden(String),
-    /// It says something else.
-    Unknown(String),
+    /// No engine of ours answers, and why.
+    Refused(Refusal),
 }
 
 /// What an engine says of itself.
@@ -169,7 +165,7 @@ impl Engine {
     pub fn state(&self) -> EngineState {
         match self.call(&["info", "--format", "{{json .}}"], Duration::from_secs(20)) {
             Ok(ended) => judge(&ended, || self.socket()),
-            Err(error) => EngineState::Unknown(format!("{error:#}")),
+            Err(error) => unknown(format!("{error:#}")),
         }
     }
 
@@ -242,28 +238,27 @@ impl Engine {
 /// The exit status is looked at before what was printed: `docker info` prints an object, or an empty line, without a daemon too.
 fn judge(ended: &Ended, socket: impl FnOnce() -> Option<PathBuf>) -> EngineState {
     if ended.timed_out {
-        return EngineState::Unknown("docker info gives no answer".into());
+        return unknown("docker info gives no answer".into());
     }
     let facts: EngineFacts = serde_json::from_str(&ended.stdout).unwrap_or_default();
     if ended.code == Some(0) && !facts.server_version.is_empty() {
         return EngineState::Ready(Box::new(facts));
     }
     if is_podman(&ended.stdout) {
-        return EngineState::Unknown(PODMAN.into());
+        return EngineState::Refused(Refusal { kind: Kind::Elsewhere, said: "podman answers for docker".into() });
     }
     let errors = facts.server_errors.unwrap_or_default().join("\n");
     // No image is asked about, so a code of 126 or 127 is the client's own.
-    let Refusal { kind, said } = refusal(None, &format!("{errors}\n{}", ended.stderr), &ended.stdout);
-    match kind {
-        Kind::Forbidden => EngineState::Forbidden(said),
-        Kind::Down => EngineState::Down(said),
-        Kind::Unknown => socket().map_or(EngineState::Unknown(said.clone()), |socket| by_socket(&socket, said)),
-        _ => EngineState::Unknown(said),
-    }
+    let refused = refusal(None, &format!("{errors}\n{}", ended.stderr), &ended.stdout);
+    EngineState::Refused(match (refused.kind, socket()) {
+        (Kind::Unknown, Some(socket)) => by_socket(&socket, refused.said),
+        _ => refused,
+    })
 }
 
-/// What podman's stand-in for docker says of itself, where that was not switched off.
-const PODMAN: &str = "Emulate Docker CLI using podman";
+fn unknown(said: String) -> EngineState {
+    EngineState::Refused(Refusal { kind: Kind::Unknown, said })
+}
 
 /// Podman answers `info` under docker's name too, with an object of its own.
 fn is_podman(stdout: &str) -> bool {
@@ -272,12 +267,14 @@ fn is_podman(stdout: &str) -> bool {
 }
 
 /// What the daemon's socket tells where docker's words do not.
-fn by_socket(socket: &Path, said: String) -> EngineState {
+fn by_socket(socket: &Path, said: String) -> Refusal {
     use rustix::fs::{Access, access};
     match access(socket, Access::READ_OK | Access::WRITE_OK) {
-        Ok(()) => EngineState::Unknown(said),
-        Err(rustix::io::Errno::ACCESS) => EngineState::Forbidden(format!("{}: {said}", socket.display())),
-        Err(_) => EngineState::Down(format!("no socket {}: {said}", socket.display())),
+        Ok(()) => Refusal { kind: Kind::Unknown, said },
+        Err(rustix::io::Errno::ACCESS) => {
+            Refusal { kind: Kind::Forbidden, said: format!("{}: {said}", socket.display()) }
+        }
+        Err(_) => Refusal { kind: Kind::Down, said: format!("no socket {}: {said}", socket.display()) },
     }
 }
 
@@ -310,6 +307,12 @@ mod tests {
         Ended { code: Some(code), timed_out: false, stdout: stdout.into(), stderr: stderr.into() }
     }
 
+    #[track_caller]
+    fn check(state: EngineState, kind: Kind, words: &str) {
+        let EngineState::Refused(refused) = state else { panic!("{state:?}") };
+        assert!(refused.kind == kind && refused.said.contains(words), "{refused:?}");
+    }
+
     fn judged(code: i32, stdout: &str, stderr: &str) -> EngineState {
         judge(&ended(code, stdout, stderr), || None)
     }
@@ -333,24 +336,23 @@ mod tests {
 
     #[test]
     fn down_and_forbidden_are_different_findings() {
-        assert!(matches!(judged(1, DOWN[0], DOWN[1]), EngineState::Down(_)));
-        assert!(matches!(judged(1, FORBIDDEN[0], FORBIDDEN[1]), EngineState::Forbidden(_)));
-        assert!(matches!(judged(1, "", "what?"), EngineState::Unknown(said) if said == "what?"));
+        check(judged(1, DOWN[0], DOWN[1]), Kind::Down, "");
+        check(judged(1, FORBIDDEN[0], FORBIDDEN[1]), Kind::Forbidden, "");
+        check(judged(1, "", "what?"), Kind::Unknown, "what?");
     }
 
     #[test]
     fn podman_behind_dockers_name_is_named() {
         let info = r#"{"host":{"buildahVersion":"1.28.2","security":{"rootless":true}},"store":{},"version":{"Version":"4.3.1"}}"#;
         for stderr in ["", "Emulate Docker CLI using podman. Create /etc/containers/nodocker to quiet msg."] {
-            let EngineState::Unknown(said) = judged(0, info, stderr) else { panic!("not unknown") };
-            assert_eq!(refusal(None, &said, "").kind, Kind::Elsewhere);
+            check(judged(0, info, stderr), Kind::Elsewhere, "podman");
         }
     }
 
     #[test]
     fn a_client_that_cannot_be_started_blames_no_image() {
         let said = "/usr/bin/docker: line 3: /usr/libexec/docker: Permission denied";
-        assert!(matches!(judged(126, "", said), EngineState::Unknown(text) if text == said));
+        check(judged(126, "", said), Kind::Unknown, said);
         assert_eq!(refusal(None, said, "").kind, Kind::Unknown);
     }
 
@@ -359,13 +361,12 @@ mod tests {
         // As client 28.2.2 prints it for a format of one field: an empty line, an empty string, and exit code 1.
         let only_on_stdout =
             r#"{"ServerErrors":["Cannot connect to the Docker daemon at unix:///x. Is it there?"],"ClientInfo":{}}"#;
-        let EngineState::Down(said) = judged(1, only_on_stdout, "") else { panic!("not down") };
-        assert!(said.starts_with("Cannot connect"), "{said}");
+        check(judged(1, only_on_stdout, ""), Kind::Down, "Cannot connect");
         for stdout in ["\n", "\"\"\n", "", "{}"] {
-            assert!(matches!(judged(1, stdout, DOWN[1]), EngineState::Down(_)), "{stdout:?}");
-            assert!(matches!(judged(0, stdout, ""), EngineState::Unknown(_)), "{stdout:?}");
+            check(judged(1, stdout, DOWN[1]), Kind::Down, "");
+            check(judged(0, stdout, ""), Kind::Unknown, "");
         }
-        assert!(matches!(judged(1, UP, DOWN[1]), EngineState::Down(_)));
+        check(judged(1, UP, DOWN[1]), Kind::Down, "");
     }
 
     #[test]
@@ -373,16 +374,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| Some(dir.path().join(name));
         let said = ended(1, "", "words of a version that is not known yet");
-        assert!(matches!(judge(&said, || at("absent")), EngineState::Down(text) if text.contains("absent")));
+        check(judge(&said, || at("absent")), Kind::Down, "absent");
         let _listening = std::os::unix::net::UnixListener::bind(dir.path().join("there")).unwrap();
-        assert!(matches!(judge(&said, || at("there")), EngineState::Unknown(_)));
+        check(judge(&said, || at("there")), Kind::Unknown, "");
         if rustix::process::geteuid().is_root() {
             eprintln!("skipped: a socket that may not be opened (root opens every one)");
             return;
         }
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(dir.path().join("there"), std::fs::Permissions::from_mode(0o0)).unwrap();
-        assert!(matches!(judge(&said, || at("there")), EngineState::Forbidden(_)));
+        check(judge(&said, || at("there")), Kind::Forbidden, "");
     }
 
     #[test]

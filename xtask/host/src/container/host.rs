@@ -6,16 +6,19 @@ use super::{Runtime, Task, unless_exhausted};
 use crate::process::{Child, Ended};
 use anyhow::Result;
 
-/// This machine, without a container.
+/// This machine without a container of ours: ours alone (`host`), or the container of a provider that we are already in
+/// (`inside`), where there is no daemon of ours and usually no clock control.
 #[derive(Clone, Debug)]
 pub struct HostRuntime {
+    /// `host` or `inside`.
+    pub name: &'static str,
     /// The stated environment of every program, PATH with the toolkit first.
     pub env: Vec<(String, String)>,
 }
 
 impl Runtime for HostRuntime {
     fn name(&self) -> &'static str {
-        "host"
+        self.name
     }
 
     fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
@@ -23,46 +26,16 @@ impl Runtime for HostRuntime {
     }
 
     fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
-        run_here(&self.env, task, on_line, overdue)
+        let child = Child {
+            program: (&task.program).into(),
+            args: task.args.clone(),
+            env: self.env.iter().chain(&task.env).cloned().collect(),
+            dir: task.writable.clone(),
+            deadline: task.deadline,
+            hold_stdin: task.hold_stdin,
+        };
+        unless_exhausted(&task.label, child.run_watched(on_line, overdue)?)
     }
-}
-
-/// The container of a provider that we are already in: no daemon of ours, usually no clock control.
-#[derive(Clone, Debug)]
-pub struct InsideRuntime {
-    /// The stated environment of every program, PATH with the toolkit first.
-    pub env: Vec<(String, String)>,
-}
-
-impl Runtime for InsideRuntime {
-    fn name(&self) -> &'static str {
-        "inside"
-    }
-
-    fn run(&self, task: &Task, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        self.run_watched(task, on_line, &|| false)
-    }
-
-    fn run_watched(&self, task: &Task, on_line: &mut dyn FnMut(&str), overdue: &dyn Fn() -> bool) -> Result<Ended> {
-        run_here(&self.env, task, on_line, overdue)
-    }
-}
-
-fn run_here(
-    env: &[(String, String)],
-    task: &Task,
-    on_line: &mut dyn FnMut(&str),
-    overdue: &dyn Fn() -> bool,
-) -> Result<Ended> {
-    let child = Child {
-        program: (&task.program).into(),
-        args: task.args.clone(),
-        env: env.iter().chain(&task.env).cloned().collect(),
-        dir: task.writable.clone(),
-        deadline: task.deadline,
-        hold_stdin: task.hold_stdin,
-    };
-    unless_exhausted(&task.label, child.run_watched(on_line, overdue)?)
 }
 
 #[cfg(test)]
@@ -73,7 +46,7 @@ mod tests {
     #[test]
     fn a_task_runs_in_its_writable_folder_with_the_added_environment() {
         let dir = tempfile::tempdir().unwrap();
-        let runtime = HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
+        let runtime = HostRuntime { name: "host", env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
         let task = Task {
             label: "test".into(),
             program: "sh".into(),

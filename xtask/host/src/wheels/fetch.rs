@@ -2,7 +2,7 @@
 
 use super::{Lock, Wheel};
 use crate::container::last;
-use crate::failure::fail;
+use crate::failure::{Denied, fail};
 use crate::process::{Child, Ended, find_program};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -26,27 +26,12 @@ pub struct Fetcher {
     pub quiet: bool,
 }
 
-/// Why there are no wheels.
-#[derive(Debug)]
-pub enum FetchError {
-    /// They could not be had; another toolkit may do.
-    Unreachable(anyhow::Error),
-    /// They were had and are not what the lock says, or something else failed; nothing may stand in.
-    Refused(anyhow::Error),
-}
-
-impl From<anyhow::Error> for FetchError {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
 impl Fetcher {
     /// Every wheel of the lock, fetched if needed and checked now.
     ///
     /// # Errors
     /// When one cannot be had, or is not what the lock says; that file is removed then.
-    pub fn fetch(&self, lock: &Lock) -> Result<Vec<PathBuf>, FetchError> {
+    pub fn fetch(&self, lock: &Lock) -> Result<Vec<PathBuf>, Denied> {
         fs_err::create_dir_all(&self.dir).map_err(anyhow::Error::from)?;
         let bar = self.bar(lock);
         let mut files = Vec::new();
@@ -69,7 +54,7 @@ impl Fetcher {
         Ok(files)
     }
 
-    fn fetch_one(&self, wheel: &Wheel, file: &Path, bar: &ProgressBar) -> Result<(), FetchError> {
+    fn fetch_one(&self, wheel: &Wheel, file: &Path, bar: &ProgressBar) -> Result<(), Denied> {
         if self.offline {
             let message = format!(
                 "{} {} is not in {}, and --offline forbids to fetch it",
@@ -77,7 +62,7 @@ impl Fetcher {
                 wheel.version,
                 self.dir.display()
             );
-            return Err(FetchError::Unreachable(fail(ExitCode::Environment, message, "cargo xtask provision")));
+            return Err(Denied::Cannot(fail(ExitCode::Environment, message, "cargo xtask provision")));
         }
         self.need_pip()?;
         let work = tempfile::Builder::new().prefix("fetch-").suffix(".partial").tempdir_in(&self.dir);
@@ -89,15 +74,11 @@ impl Fetcher {
         Ok(())
     }
 
-    fn need_pip(&self) -> Result<(), FetchError> {
+    fn need_pip(&self) -> Result<(), Denied> {
         let search = self.env.iter().find(|(key, _)| key == "PATH").map_or("", |(_, value)| value);
         let remedy = "apt-get install python3-pip";
         let absent = |what: &str| {
-            FetchError::Unreachable(fail(
-                ExitCode::Environment,
-                format!("{what} is missing; it fetches the toolkit"),
-                remedy,
-            ))
+            Denied::Cannot(fail(ExitCode::Environment, format!("{what} is missing; it fetches the toolkit"), remedy))
         };
         if find_program(Path::new("python3"), search).is_none() {
             return Err(absent("python3"));
@@ -107,7 +88,7 @@ impl Fetcher {
     }
 
     /// Downloads one wheel into `work`.
-    fn pip(&self, wheel: &Wheel, work: &Path, bar: &ProgressBar) -> Result<PathBuf, FetchError> {
+    fn pip(&self, wheel: &Wheel, work: &Path, bar: &ProgressBar) -> Result<PathBuf, Denied> {
         let (out, requirements) = (work.join("out"), work.join("requirements.txt"));
         fs_err::create_dir(&out).map_err(anyhow::Error::from)?;
         fs_err::write(&requirements, wheel.requirement()).map_err(anyhow::Error::from)?;
@@ -132,19 +113,15 @@ impl Fetcher {
         if ended.code == Some(0) {
             return files_below(&out).into_iter().next().ok_or_else(|| {
                 let message = format!("pip ended well and left no file of {what}");
-                FetchError::Unreachable(fail(
-                    ExitCode::Environment,
-                    message,
-                    "python3 -m pip --version; type -a python3",
-                ))
+                Denied::Cannot(fail(ExitCode::Environment, message, "python3 -m pip --version; type -a python3"))
             });
         }
         if let Some(found) = wrong_hash(&ended.stderr) {
             let message = format!("{what} is not what the lock says: expected sha256 {}, found {found}", wheel.sha256);
-            return Err(FetchError::Refused(fail(ExitCode::Environment, message, WRONG_REMEDY)));
+            return Err(Denied::Refused(fail(ExitCode::Environment, message, WRONG_REMEDY)));
         }
         let (how, remedy) = unfetched(&ended);
-        Err(FetchError::Unreachable(fail(ExitCode::Environment, format!("failed to fetch {what}: {how}"), remedy)))
+        Err(Denied::Cannot(fail(ExitCode::Environment, format!("failed to fetch {what}: {how}"), remedy)))
     }
 
     fn python(&self, args: &[&str], deadline: Duration) -> Child {

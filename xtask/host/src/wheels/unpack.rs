@@ -4,6 +4,7 @@ use super::fetch::{check, files_below};
 use super::{Lock, Wheel};
 use crate::container::last;
 use crate::failure::fail;
+use crate::files::remove;
 use crate::process::Child;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
@@ -135,13 +136,6 @@ fn set_modes(dir: &Path) -> Result<()> {
 fn is_program(path: &Path) -> bool {
     let programs = |dir: &Path| dir.ends_with("bin") || dir.ends_with("compute-sanitizer");
     path.parent().is_some_and(programs)
-}
-
-fn remove(dir: &Path) -> Result<()> {
-    match fs_err::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

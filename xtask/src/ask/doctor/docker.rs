@@ -3,10 +3,11 @@
 use super::machine::disk;
 use super::{Check, DoctorOptions, container_gpu};
 use crate::steps::provision::{BaseLock, LOCAL_BASE, Machine, explain};
-use host::container::{Engine, EngineFacts, EngineState, leftovers};
+use host::container::{Engine, EngineFacts, EngineState, Leftover, leftovers};
 use host::machine::disk::{Disks, Place};
 use host::paths::Paths;
 use host::process::find_program;
+use pure::docker_says::{Kind, Refusal};
 use std::path::{Path, PathBuf};
 
 pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
@@ -17,7 +18,6 @@ pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) 
         checks.extend(container_gpu::checks(options, machine, facts));
         checks.push(disk("disk-docker", &Place::docker(Path::new(&facts.docker_root_dir)), &Disks));
         checks.push(left(engine));
-        checks.push(cgroup(facts));
     }
     checks
 }
@@ -26,9 +26,9 @@ fn engine(options: &DoctorOptions, state: &EngineState) -> Check {
     let name = match state {
         EngineState::Ready(_) => "docker",
         EngineState::Absent => "docker-absent",
-        EngineState::Down(_) => "docker-down",
-        EngineState::Forbidden(_) => "docker-permission",
-        EngineState::Unknown(_) => "docker-unknown",
+        EngineState::Refused(Refusal { kind: Kind::Down, .. }) => "docker-down",
+        EngineState::Refused(Refusal { kind: Kind::Forbidden, .. }) => "docker-permission",
+        EngineState::Refused(_) => "docker-unknown",
     };
     let (found, remedy) = explain(state);
     match state {
@@ -108,27 +108,12 @@ fn left(engine: &Engine) -> Check {
         Err(error) => Check::warn(NAME, format!("{error:#}"), "docker ps --all --filter label=assay.owner"),
         Ok(left) if left.is_empty() => Check::ok(NAME, "none"),
         Ok(left) => {
-            let names = |orphan: bool| {
-                left.iter().filter(|l| l.orphan == orphan).map(|l| l.name.as_str()).collect::<Vec<_>>().join(" ")
-            };
-            match (names(true), names(false)) {
-                (orphans, others) if others.is_empty() => {
-                    Check::warn(NAME, format!("of a run that was killed: {orphans}"), "the next run removes them")
-                }
-                (orphans, others) => Check::warn(
-                    NAME,
-                    format!("of a run that may still go on: {others}; of a run that was killed: {orphans}"),
-                    format!("wait for it, or docker rm --force {others}"),
-                ),
-            }
+            let told =
+                |l: &Leftover| format!("{} ({})", l.name, if l.orphan { "its run was killed" } else { "in use" });
+            let names = left.iter().map(told).collect::<Vec<_>>().join(", ");
+            let remedy = "the next run removes those of killed runs; wait for the others, or docker rm --force them";
+            Check::warn(NAME, names, remedy)
         }
-    }
-}
-
-fn cgroup(facts: &EngineFacts) -> Check {
-    match facts.cgroup_version.as_str() {
-        "2" => Check::ok("cgroup", "version 2"),
-        version => Check::ok("cgroup", format!("version {version}: works; newer systems have 2")),
     }
 }
 
@@ -144,7 +129,8 @@ mod tests {
 
     #[test]
     fn three_findings_have_three_names_and_remedies() {
-        let states = [EngineState::Absent, EngineState::Down("d".into()), EngineState::Forbidden("f".into())];
+        let refused = |kind| EngineState::Refused(Refusal { kind, said: "x".into() });
+        let states = [EngineState::Absent, refused(Kind::Down), refused(Kind::Forbidden)];
         let found: Vec<Check> = states.iter().map(|state| engine(&options(RuntimeChoice::Auto), state)).collect();
         assert_eq!(
             found.iter().map(|c| c.name).collect::<Vec<_>>(),
@@ -194,7 +180,8 @@ mod tests {
     #[test]
     fn an_engine_that_says_something_else_is_explained_by_its_kind() {
         let said = "could not select device driver \"\" with capabilities: [[gpu]]";
-        let check = engine(&options(RuntimeChoice::Docker), &EngineState::Unknown(said.into()));
+        let check =
+            engine(&options(RuntimeChoice::Docker), &EngineState::Refused(pure::docker_says::refusal(None, said, "")));
         assert_eq!((check.name, check.state), ("docker-unknown", State::Block));
         assert!(check.found.contains("knows no GPU runtime") && check.remedy.contains("nvidia-ctk"), "{check:?}");
     }

@@ -1,4 +1,4 @@
-//! The machine: programs, disk, kernel, whether we are in a container, who may lock clocks, and what may change a driver under us.
+//! The machine: programs, disk, kernel, whether we are in a container, and who may lock clocks.
 
 use super::{Check, DoctorOptions};
 use crate::steps::provision::Machine;
@@ -12,7 +12,6 @@ use std::time::Duration;
 
 pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
     vec![
-        rust(paths, machine),
         compiler(options, machine),
         pip(paths, options, machine),
         disk("disk", &Place::checkout(paths.root()), &Disks),
@@ -20,17 +19,7 @@ pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) 
         kernel(machine),
         inside(machine),
         clock_rights(machine),
-        upgrades(machine),
     ]
-}
-
-fn rust(paths: &Paths, machine: &Machine) -> Check {
-    let remedy = "install Rust with rustup (rust-lang.org/tools/install); a bundle needs none";
-    match ask(machine, paths, "cargo", &["--version"]) {
-        Some(ended) if ended.code == Some(0) => Check::ok("rust", ended.stdout.trim()),
-        Some(ended) => Check::warn("rust", format!("cargo does not start: {}", ended.stderr.trim()), remedy),
-        None => Check::warn("rust", "no cargo on PATH", remedy),
-    }
 }
 
 fn compiler(options: &DoctorOptions, machine: &Machine) -> Check {
@@ -121,23 +110,6 @@ fn clock_rights(machine: &Machine) -> Check {
     }
 }
 
-fn upgrades(machine: &Machine) -> Check {
-    const NAME: &str = "unattended-upgrades";
-    let settings = machine.root.join("etc/apt/apt.conf.d/20auto-upgrades");
-    let on = std::fs::read_to_string(settings).is_ok_and(|text| {
-        text.lines()
-            .any(|line| line.trim_start().starts_with("APT::Periodic::Unattended-Upgrade") && !line.contains("\"0\""))
-    });
-    match on && machine.root.join("usr/bin/unattended-upgrade").exists() {
-        true => Check::warn(
-            NAME,
-            "on: they can replace the driver under a run",
-            "sudo systemctl stop unattended-upgrades apt-daily-upgrade.timer",
-        ),
-        false => Check::ok(NAME, "off"),
-    }
-}
-
 fn on_path(machine: &Machine, program: &str) -> Option<PathBuf> {
     find_program(Path::new(program), machine.var("PATH").unwrap_or_default())
 }
@@ -189,23 +161,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (paths, machine) = (Paths::new(root.path()), machine(root.path(), "/nonexistent"));
         let options = DoctorOptions { runtime: RuntimeChoice::Host, base: None, offline: false };
-        let found = [rust(&paths, &machine), compiler(&options, &machine), pip(&paths, &options, &machine)];
-        assert_eq!(found.clone().map(|check| check.state), [State::Warn, State::Block, State::Block]);
-        assert!(found[1].remedy.contains("apt-get install g++") && found[2].remedy.contains("python3-pip"));
+        let found = [compiler(&options, &machine), pip(&paths, &options, &machine)];
+        assert_eq!(found.clone().map(|check| check.state), [State::Block, State::Block]);
+        assert!(found[0].remedy.contains("apt-get install g++") && found[1].remedy.contains("python3-pip"));
         let docker = DoctorOptions { runtime: RuntimeChoice::Docker, ..options };
         assert_eq!(compiler(&docker, &machine).state, State::Warn);
-    }
-
-    #[test]
-    fn upgrades_that_are_on_warn() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("etc/apt/apt.conf.d")).unwrap();
-        std::fs::create_dir_all(root.path().join("usr/bin")).unwrap();
-        std::fs::write(root.path().join("usr/bin/unattended-upgrade"), "").unwrap();
-        let settings = root.path().join("etc/apt/apt.conf.d/20auto-upgrades");
-        for (value, state) in [("1", State::Warn), ("0", State::Ok)] {
-            std::fs::write(&settings, format!("APT::Periodic::Unattended-Upgrade \"{value}\";\n")).unwrap();
-            assert_eq!(upgrades(&machine(root.path(), "")).state, state);
-        }
     }
 }

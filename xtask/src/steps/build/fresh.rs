@@ -4,7 +4,7 @@
 //! harness of other sources would then be measured as that of these.
 
 use anyhow::{Context, Result};
-use host::files;
+use host::files::{self, remove};
 use schema::Digest;
 use std::path::{Path, PathBuf};
 
@@ -96,13 +96,6 @@ fn forget(release: &Path, packages: &[String]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn remove(file: &Path) -> Result<()> {
-    match fs_err::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -193,7 +193,7 @@ mod tests {
         let (environment_key, archs) = (String::new(), Vec::new());
         let ctx =
             BuildContext { paths: &paths, archs, environment_key, offline: true, jobs: 1, progress: &|_, _, _| {} };
-        let runtime = host::container::HostRuntime { env: Vec::new() };
+        let runtime = host::container::HostRuntime { name: "host", env: Vec::new() };
         let says = || {
             let binary = program(&ctx, &runtime, "harness").unwrap();
             String::from_utf8(std::process::Command::new(binary).output().unwrap().stdout).unwrap()

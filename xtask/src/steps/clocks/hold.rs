@@ -3,7 +3,7 @@
 //! It outlives a killed parent by exactly that end of file. It takes further clocks on stdin, one number a line, and answers
 //! each request with one JSON line. It is the only caller of an NVML setter in this program.
 
-use super::lease::{self, Before, Lease, Process, Standing};
+use super::lease::{Before, Lease, Process, Standing};
 use anyhow::Result;
 use host::failure::{code_of, fail, remedy_of};
 use host::gpu::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, NvmlGpu};
@@ -174,7 +174,7 @@ fn take_lease(gpu: &dyn Gpu, lease_path: &Path) -> Result<()> {
 fn release_stale(gpu: &dyn Gpu, lease_path: &Path) -> Result<()> {
     let Some((lease, standing)) = refuse_held(lease_path)? else { return Ok(()) };
     if standing == Standing::Rebooted {
-        return lease::remove(lease_path);
+        return host::files::remove(lease_path);
     }
     if lease.gpu != gpu.uuid() {
         let message = format!("a killed process left the clocks of another GPU locked: {}", lease.gpu);
@@ -248,7 +248,7 @@ impl<'a> Held<'a> {
         self.released = true;
         let mut problems = self.reset();
         if problems.is_empty()
-            && let Err(error) = lease::remove(self.lease)
+            && let Err(error) = host::files::remove(self.lease)
         {
             problems.push(format!("{error:#}"));
         }
@@ -275,7 +275,7 @@ impl<'a> Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if !self.released && self.reset().is_empty() {
-            let _ = lease::remove(self.lease);
+            let _ = host::files::remove(self.lease);
         }
     }
 }

@@ -123,17 +123,6 @@ impl Lease {
     }
 }
 
-/// Removes the lease.
-///
-/// # Errors
-/// When it exists and cannot be removed.
-pub fn remove(path: &Path) -> Result<()> {
-    match fs_err::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Where the lease lies below the state directory.
 #[must_use]
 pub fn path(paths: &host::paths::Paths) -> PathBuf {
@@ -171,8 +160,8 @@ mod tests {
         mine.create(&path).unwrap();
         assert_eq!(Lease::read(&path).unwrap().unwrap(), mine);
         assert!(mine.create(&path).is_err());
-        remove(&path).unwrap();
-        remove(&path).unwrap();
+        host::files::remove(&path).unwrap();
+        host::files::remove(&path).unwrap();
         assert_eq!(Lease::read(&path).unwrap(), None);
     }
 

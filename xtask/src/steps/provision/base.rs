@@ -2,11 +2,12 @@
 //!
 //! For machines that reach Debian's packages and no image registry. Needs root, as debootstrap does.
 
-use super::choose::{Denied, Machine};
+use super::choose::Machine;
 use super::hostenv;
 use anyhow::{Context, Result};
 use host::container::Engine;
-use host::failure::fail;
+use host::failure::{Denied, fail};
+use host::files::remove;
 use host::paths::Paths;
 use host::process::{Child, find_program};
 use pure::docker_says::{Kind, refusal};
@@ -157,12 +158,5 @@ impl Maker<'_> {
         if !self.quiet {
             host::tell!("{line}");
         }
-    }
-}
-
-fn remove(dir: &Path) -> Result<()> {
-    match fs_err::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
     }
 }

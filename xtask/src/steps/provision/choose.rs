@@ -1,10 +1,9 @@
 //! What this machine offers, and the difference between what cannot be had and what is refused.
 
 use host::container::{Engine, EngineFacts, EngineState};
-use host::failure::{code_of, fail};
+use host::failure::Denied;
 use host::process::own_environment;
-use pure::docker_says::{Kind, refusal};
-use schema::ExitCode;
+use pure::docker_says::Kind;
 use std::path::{Path, PathBuf};
 
 /// Where programs shall run.
@@ -18,42 +17,6 @@ pub enum RuntimeChoice {
     Host,
     /// The provider's container that we are already in.
     Inside,
-}
-
-/// Why a way is not taken.
-#[derive(Debug)]
-pub enum Denied {
-    /// It cannot be had here; another may do.
-    Cannot(anyhow::Error),
-    /// Something is wrong that no other way makes right.
-    Refused(anyhow::Error),
-}
-
-impl Denied {
-    /// The error, for a caller who asked for this way and no other.
-    pub fn into_error(self) -> anyhow::Error {
-        match self {
-            Self::Cannot(error) | Self::Refused(error) => error,
-        }
-    }
-
-    /// A failure of the environment leaves other ways open; a bug or an interruption does not.
-    pub(super) fn of(error: anyhow::Error) -> Self {
-        match code_of(&error) {
-            ExitCode::Environment => Self::Cannot(error),
-            _ => Self::Refused(error),
-        }
-    }
-
-    pub(super) fn cannot(message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Cannot(fail(ExitCode::Environment, message, remedy))
-    }
-}
-
-impl From<anyhow::Error> for Denied {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Refused(error)
-    }
 }
 
 /// What this machine offers.
@@ -98,20 +61,16 @@ impl Machine {
 
 /// What an engine's state means, and what to type.
 pub fn explain(state: &EngineState) -> (String, String) {
-    let (found, remedy) = match state {
-        EngineState::Ready(facts) => return (facts.line(), String::new()),
-        EngineState::Absent => ("no docker client on PATH".into(), "sudo apt-get install docker.io, or --runtime host"),
-        EngineState::Down(said) => (format!("the docker daemon is down ({said})"), Kind::Down.remedy()),
-        EngineState::Forbidden(said) => {
-            (format!("the docker socket is not ours to open ({said})"), Kind::Forbidden.remedy())
+    match state {
+        EngineState::Ready(facts) => (facts.line(), String::new()),
+        EngineState::Absent => {
+            ("no docker client on PATH".into(), "sudo apt-get install docker.io, or --runtime host".into())
         }
-        EngineState::Unknown(said) => {
-            let refusal = refusal(None, said, "");
-            let remedy = if refusal.kind == Kind::Unknown { "docker info" } else { refusal.kind.remedy() };
-            (refusal.message("docker does not answer as expected"), remedy)
+        EngineState::Refused(refused) if refused.kind == Kind::Unknown => {
+            (refused.message("docker does not answer as expected"), "docker info".into())
         }
-    };
-    (found, remedy.to_owned())
+        EngineState::Refused(refused) => (refused.message("docker does not answer"), refused.kind.remedy().into()),
+    }
 }
 
 /// How we know that we are in a container, if we are.
@@ -162,12 +121,8 @@ mod tests {
 
     #[test]
     fn each_state_has_its_own_words_and_remedy() {
-        let states = [
-            EngineState::Absent,
-            EngineState::Down("d".into()),
-            EngineState::Forbidden("f".into()),
-            EngineState::Unknown("u".into()),
-        ];
+        let refused = |kind| EngineState::Refused(pure::docker_says::Refusal { kind, said: "x".into() });
+        let states = [EngineState::Absent, refused(Kind::Down), refused(Kind::Forbidden), refused(Kind::Unknown)];
         let remedies: std::collections::BTreeSet<String> = states.iter().map(|state| explain(state).1).collect();
         assert_eq!(remedies.len(), states.len());
     }

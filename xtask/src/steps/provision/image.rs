@@ -8,14 +8,14 @@ pub use facts::BaseFacts;
 pub(super) use facts::host_sysroot;
 pub use find::BaseLock;
 
-use super::choose::{Denied, Machine};
+use super::choose::Machine;
 use super::patience::patiently;
 use super::toolkit::{cuda_of, no_older_toolkit, sanitizer_below, too_old, wheels};
 use super::{ProvisionOptions, Provisioned};
 use anyhow::Result;
 use find::Base;
 use host::container::{DockerRuntime, Engine, EngineFacts, GpuAccess, HARDENING, ImageId, failed, sweep};
-use host::failure::fail;
+use host::failure::{Denied, fail};
 use host::gpu::toolkit::Toolkit;
 use host::machine::disk::{Disks, Place};
 use host::paths::Paths;

@@ -3,6 +3,7 @@
 use super::*;
 use host::container::{Engine, EngineFacts, EngineState};
 use host::failure::{code_of, remedy_of};
+use pure::docker_says::{Kind, Refusal};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 
@@ -131,13 +132,14 @@ fn in_a_providers_container_auto_stays_inside() {
     assert!(done.runtime_why.contains("RUNPOD_POD_ID"));
 }
 
+fn refusing(kind: Kind) -> EngineState {
+    EngineState::Refused(Refusal { kind, said: "x".into() })
+}
+
 #[test]
 fn docker_asked_for_and_not_there_is_refused_with_its_own_remedy() {
-    let states = [
-        (EngineState::Absent, "docker.io"),
-        (EngineState::Down("down".into()), "dockerd"),
-        (EngineState::Forbidden("no".into()), "usermod"),
-    ];
+    let states =
+        [(EngineState::Absent, "docker.io"), (refusing(Kind::Down), "dockerd"), (refusing(Kind::Forbidden), "usermod")];
     for (state, remedy) in states {
         let mut bench = Bench::new();
         bench.machine.state = state;

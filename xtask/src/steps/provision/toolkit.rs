@@ -1,14 +1,14 @@
 //! Which toolkit: the pinned wheels, or the box's own where wheels cannot be had or the driver is too old for them.
 
-use super::choose::{Denied, Machine};
+use super::choose::Machine;
 use super::{ProvisionOptions, Provisioned, hostenv};
 use anyhow::Result;
-use host::container::{HostRuntime, InsideRuntime, Runtime};
-use host::failure::fail;
+use host::container::HostRuntime;
+use host::failure::{Denied, fail};
 use host::gpu::toolkit::Toolkit;
 use host::paths::Paths;
 use host::process::{Child, find_program};
-use host::wheels::{FetchError, Fetcher, Lock, Unpacker, is_installed};
+use host::wheels::{Fetcher, Lock, Unpacker, is_installed};
 pub(super) use pure::nvcc::cuda_of;
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
@@ -50,10 +50,8 @@ pub(super) fn provision_here(
         "wheels" => Digest::of(format!("{runtime}\nwheels\n{}", lock.digest)),
         _ => Digest::of(format!("{runtime}\nbox\n{}", Digest::of_file(&chosen.toolkit.nvcc)?)),
     };
-    let runtime: Box<dyn Runtime> =
-        if runtime == "inside" { Box::new(InsideRuntime { env }) } else { Box::new(HostRuntime { env }) };
     Ok(Provisioned {
-        runtime,
+        runtime: Box::new(HostRuntime { name: runtime, env }),
         runtime_why: why.to_owned(),
         toolkit: chosen.toolkit,
         toolkit_why: chosen.why,
@@ -125,10 +123,7 @@ pub(super) fn wheels(
     let env = hostenv::for_pip(machine);
     let fetcher =
         Fetcher { dir: paths.state().join("wheels"), env: env.clone(), offline: options.offline, quiet: options.quiet };
-    let files = fetcher.fetch(lock).map_err(|error| match error {
-        FetchError::Unreachable(error) => Denied::Cannot(error),
-        FetchError::Refused(error) => Denied::Refused(error),
-    })?;
+    let files = fetcher.fetch(lock)?;
     if !options.quiet {
         host::tell!("unpacking {} wheels into {}", files.len(), dir.display());
     }

@@ -6,7 +6,7 @@ use super::tool::Identity;
 use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
 use anyhow::{Context, Result, bail, ensure};
 use host::failure::does_not_hold;
-use host::files::read_plain;
+use host::files::{read_plain, remove};
 use pure::sanitizer::faults;
 use schema::sanitize::{SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT, check_format, check_format_up_to};
@@ -101,10 +101,7 @@ impl Store {
     /// Removes a log, its verdict and the harness's output before they are made anew.
     pub(super) fn forget(&self, log: &Path) -> Result<()> {
         for file in [log.with_extension("json"), log.with_extension("out"), log.to_owned()] {
-            match fs_err::remove_file(file) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
+            remove(&file)?;
         }
         Ok(())
     }

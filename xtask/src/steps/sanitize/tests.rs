@@ -498,7 +498,7 @@ fn stand_in(place: &mut Place, script: &str) {
 }
 
 fn on_host(place: &Place) -> Sanitized {
-    let runtime = host::container::HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
+    let runtime = host::container::HostRuntime { name: "host", env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
     place.sanitize_within(&runtime, Bounds::STATED).unwrap()
 }
 
@@ -540,7 +540,7 @@ fn a_tool_that_hangs_is_ended_with_all_that_it_started() {
         pids.display()
     );
     stand_in(&mut place, &script);
-    let runtime = host::container::HostRuntime { env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
+    let runtime = host::container::HostRuntime { name: "host", env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
     let bounds = Bounds { least: Duration::from_millis(400), most: Duration::from_millis(400) };
     let done = place.sanitize_within(&runtime, bounds).unwrap();
     assert!(message(&done).contains("TIMEOUT: killed at its deadline"), "{}", message(&done));

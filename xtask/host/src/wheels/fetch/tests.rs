@@ -53,7 +53,7 @@ fn an_interrupted_fetch_goes_on_with_the_file_that_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let lost = PIP.replace("printf", "[ \"$name\" = two ] && { echo 'ERROR: connection lost' >&2; exit 1; }\nprintf");
     let error = fetcher(dir.path(), &lost).fetch(&lock(&["one", "two", "three"])).unwrap_err();
-    assert!(matches!(&error, FetchError::Unreachable(e) if e.to_string().contains("connection lost")), "{error:?}");
+    assert!(matches!(&error, Denied::Cannot(e) if e.to_string().contains("connection lost")), "{error:?}");
     assert_eq!(downloads(dir.path()), 2);
     fetcher(dir.path(), PIP).fetch(&lock(&["one", "two", "three"])).unwrap();
     assert_eq!(downloads(dir.path()), 4);
@@ -62,9 +62,9 @@ fn an_interrupted_fetch_goes_on_with_the_file_that_is_missing() {
     );
 }
 
-fn refused(result: Result<Vec<PathBuf>, FetchError>) -> anyhow::Error {
+fn refused(result: Result<Vec<PathBuf>, Denied>) -> anyhow::Error {
     match result {
-        Err(FetchError::Refused(error)) => error,
+        Err(Denied::Refused(error)) => error,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -124,7 +124,7 @@ fn the_cause_is_told_and_not_that_nothing_was_found() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let fetched = fetcher(dir.path(), &saying(&said, 1)).fetch(&lock(&["one"]));
-        let Err(FetchError::Unreachable(error)) = fetched else { panic!("{said}") };
+        let Err(Denied::Cannot(error)) = fetched else { panic!("{said}") };
         assert_eq!(code_of(&error), ExitCode::Environment);
         assert!(error.to_string().contains(words) && remedy_of(&error).unwrap().contains(remedy), "{error:#}");
     }
@@ -134,7 +134,7 @@ fn the_cause_is_told_and_not_that_nothing_was_found() {
 fn a_client_that_ends_well_and_leaves_nothing_has_fetched_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let fetched = fetcher(dir.path(), &saying("", 0)).fetch(&lock(&["one"]));
-    let Err(FetchError::Unreachable(error)) = fetched else { panic!() };
+    let Err(Denied::Cannot(error)) = fetched else { panic!() };
     assert_eq!(code_of(&error), ExitCode::Environment);
     assert!(error.to_string().contains("left no file of one 1"), "{error}");
 }
@@ -143,7 +143,7 @@ fn a_client_that_ends_well_and_leaves_nothing_has_fetched_nothing() {
 fn offline_uses_what_is_here_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let offline = Fetcher { offline: true, ..fetcher(dir.path(), PIP) };
-    assert!(matches!(offline.fetch(&lock(&["one"])), Err(FetchError::Unreachable(_))));
+    assert!(matches!(offline.fetch(&lock(&["one"])), Err(Denied::Cannot(_))));
     std::fs::write(dir.path().join(wheel("one").file_name()), "one").unwrap();
     assert!(offline.fetch(&lock(&["one"])).is_ok());
     assert_eq!(downloads(dir.path()), 0);
@@ -152,6 +152,6 @@ fn offline_uses_what_is_here_and_nothing_else() {
 #[test]
 fn without_pip_the_message_says_what_to_type() {
     let dir = tempfile::tempdir().unwrap();
-    let Err(FetchError::Unreachable(error)) = fetcher(dir.path(), "exit 1").fetch(&lock(&["one"])) else { panic!() };
+    let Err(Denied::Cannot(error)) = fetcher(dir.path(), "exit 1").fetch(&lock(&["one"])) else { panic!() };
     assert_eq!((code_of(&error), remedy_of(&error)), (ExitCode::Environment, Some("apt-get install python3-pip")));
 }

@@ -1,13 +1,16 @@
 //! What a base has: asked once in a container of it, then remembered by its id.
 
 use super::find::Base;
-use crate::steps::provision::choose::{Denied, Machine};
+use crate::steps::provision::choose::Machine;
 use crate::steps::provision::hostenv;
 use crate::steps::provision::toolkit::release_line;
 use anyhow::Result;
+use host::cache;
 use host::container::{DockerRuntime, Runtime, Task, last};
+use host::failure::{Denied, fail};
 use host::paths::Paths;
 use host::process::Child;
+use schema::ExitCode;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,10 +19,6 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseFacts {
-    /// Format version.
-    pub format: u32,
-    /// Its id.
-    pub id: String,
     /// Its PATH.
     pub path: String,
     /// Its CUDA compiler.
@@ -50,18 +49,14 @@ true
 /// The facts of a base.
 pub(super) fn of_base(paths: &Paths, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Denied> {
     let dir = paths.state().join("bases");
-    let file = dir.join(format!("{}.json", base.id.to_string().trim_start_matches("sha256:")));
-    let known = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice::<BaseFacts>(&bytes).ok());
-    if let Some(facts) = known.filter(|facts| facts.id == base.id.to_string() && facts.format == schema::FORMAT) {
-        return Ok(facts);
-    }
-    let facts = ask(&dir, plain, base)?;
-    write(&file, &facts)?;
-    Ok(facts)
+    let id = base.id.to_string();
+    let file = dir.join(format!("{}.json", id.trim_start_matches("sha256:")));
+    let key = cache::key(&[("base", id), ("asked", QUESTIONS.to_owned())]);
+    Ok(cache::answer_in(&file, key, || ask(&dir, plain, base)).map_err(Denied::of)?.0)
 }
 
-fn ask(dir: &Path, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Denied> {
-    fs_err::create_dir_all(dir).map_err(anyhow::Error::from)?;
+fn ask(dir: &Path, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts> {
+    fs_err::create_dir_all(dir)?;
     let task = Task {
         label: "base".into(),
         program: "sh".into(),
@@ -73,22 +68,21 @@ fn ask(dir: &Path, plain: &DockerRuntime, base: &Base) -> Result<BaseFacts, Deni
         deadline: Duration::from_secs(60),
         hold_stdin: false,
     };
-    let ended = plain.run(&task, &mut |_| {}).map_err(Denied::of)?;
+    let ended = plain.run(&task, &mut |_| {})?;
     match ended.code {
-        Some(0) => Ok(read(&base.id.to_string(), &ended.stdout)),
-        _ => Err(Denied::cannot(
+        Some(0) => Ok(read(&ended.stdout)),
+        _ => Err(fail(
+            ExitCode::Environment,
             format!("the base {} runs no shell: {}", base.reference, last(&ended.stderr)),
             "take another --base",
         )),
     }
 }
 
-fn read(id: &str, text: &str) -> BaseFacts {
+fn read(text: &str) -> BaseFacts {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
     let path = |key: &str| Some(value(key)).filter(|path| path.starts_with('/')).map(PathBuf::from);
     BaseFacts {
-        format: schema::FORMAT,
-        id: id.into(),
         path: value("path").into(),
         nvcc: path("nvcc"),
         nvcc_version: release_line(text).unwrap_or_default(),
@@ -96,13 +90,6 @@ fn read(id: &str, text: &str) -> BaseFacts {
         cxx: path("cxx"),
         sysroot: path("sysroot"),
     }
-}
-
-fn write(file: &Path, facts: &BaseFacts) -> Result<()> {
-    let partial = file.with_extension("partial");
-    fs_err::write(&partial, serde_json::to_vec_pretty(facts)?)?;
-    fs_err::rename(&partial, file)?;
-    Ok(())
 }
 
 /// This machine's Rust, for a base that has none.
@@ -126,13 +113,13 @@ mod tests {
 
     #[test]
     fn answers_are_read_and_what_is_not_there_is_absent() {
-        let facts = read("sha256:ab", "path=/usr/bin:/bin\nnvcc=\nsanitizer=\ncxx=/usr/bin/g++\nsysroot=/usr/local\n");
+        let facts = read("path=/usr/bin:/bin\nnvcc=\nsanitizer=\ncxx=/usr/bin/g++\nsysroot=/usr/local\n");
         assert_eq!((facts.nvcc, facts.cxx), (None, Some("/usr/bin/g++".into())));
         assert_eq!(facts.sysroot, Some("/usr/local".into()));
         // Synthetic paths; the version line is that of nvcc 13.0.88.
         let text =
             "path=/x\nnvcc=/usr/local/cuda-13.0/bin/nvcc\ncxx=\nCuda compilation tools, release 13.0, V13.0.88\n";
-        let facts = read("sha256:ab", text);
+        let facts = read(text);
         assert_eq!(facts.nvcc, Some("/usr/local/cuda-13.0/bin/nvcc".into()));
         assert!(facts.nvcc_version.ends_with("V13.0.88"));
     }

@@ -1,12 +1,11 @@
 //! Which base image: the one asked for, else the pinned one, else a local one, else the pinned one pulled.
 
-use crate::steps::provision::choose::Denied;
 use crate::steps::provision::patience::patiently;
 use crate::steps::provision::toolkit::too_old;
 use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
 use anyhow::Result;
 use host::container::{Engine, ImageId, RegistryDigest, failed, refused};
-use host::failure::fail;
+use host::failure::{Denied, fail};
 use host::paths::Paths;
 use host::process::{Child, Ended};
 use pure::docker_says::Kind;

@@ -4,11 +4,10 @@
 //! Without a GPU in question the answer is remembered for this boot, engine, base and user.
 
 use super::find::Base;
-use crate::steps::provision::choose::Denied;
 use anyhow::{Context, Result};
+use host::cache;
 use host::container::{DockerRuntime, EngineFacts, GpuAccess, HARDENING, LIMITS, Runtime, Task};
-use host::failure::{fail, remedy_of};
-use host::files::write_whole;
+use host::failure::{Denied, fail, remedy_of};
 use host::paths::Paths;
 use host::process::Ended;
 use pure::docker_says::{Kind, refusal};
@@ -22,8 +21,6 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Probed {
-    /// Format version.
-    format: u32,
     /// What of [`LIMITS`] the engine may set.
     pub(super) limits: Vec<String>,
     /// Page-locked memory in kB as a program sees it, or `unlimited`; empty when it could not be asked.
@@ -72,15 +69,12 @@ pub(super) fn probe(
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
     ];
     let file = paths.state().join("bases").join(format!("probe-{}.json", Digest::of(named.join("\n")).short()));
-    let known = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice::<Probed>(&bytes).ok());
-    if let Some(known) = known.filter(|known| known.format == schema::FORMAT && !need_gpu) {
-        return Ok(known);
-    }
     let gpu_access = if need_gpu { gpu_access.clone() } else { GpuAccess::None };
-    let probed = with_most_limits(paths, &DockerRuntime { gpu_access, ..plain.clone() }, facts)?;
-    let text = serde_json::to_vec_pretty(&probed).map_err(anyhow::Error::from)?;
-    write_whole(&file, &text)?;
-    Ok(probed)
+    if need_gpu {
+        host::files::remove(&file)?;
+    }
+    let work = || with_most_limits(paths, &DockerRuntime { gpu_access, ..plain.clone() }, facts);
+    Ok(cache::answer_in(&file, cache::key(&[("asked", SCRIPT.to_owned())]), work).map_err(Denied::of)?.0)
 }
 
 impl Probed {
@@ -92,16 +86,16 @@ impl Probed {
 }
 
 /// With every limit that the engine may set: one without root, or without the right to, may not raise locked memory.
-fn with_most_limits(paths: &Paths, runtime: &DockerRuntime, facts: &EngineFacts) -> Result<Probed, Denied> {
+fn with_most_limits(paths: &Paths, runtime: &DockerRuntime, facts: &EngineFacts) -> Result<Probed> {
     let owned = |limits: &[&str]| limits.iter().map(|limit| (*limit).to_owned()).collect::<Vec<_>>();
     let few: Vec<&str> = LIMITS.iter().copied().filter(|limit| !limit.contains("memlock")).collect();
     if !facts.rootless() {
         match ask(paths, &DockerRuntime { limits: owned(LIMITS), ..runtime.clone() }) {
             Err(error) if remedy_of(&error) == Some(Kind::Limit.remedy()) => {}
-            done => return done.map_err(Denied::of),
+            done => return done,
         }
     }
-    ask(paths, &DockerRuntime { limits: owned(&few), ..runtime.clone() }).map_err(Denied::of)
+    ask(paths, &DockerRuntime { limits: owned(&few), ..runtime.clone() })
 }
 
 fn ask(paths: &Paths, runtime: &DockerRuntime) -> Result<Probed> {
@@ -130,7 +124,7 @@ fn ask(paths: &Paths, runtime: &DockerRuntime) -> Result<Probed> {
         line.unwrap_or_default().trim().to_owned()
     };
     let limits = runtime.limits.clone();
-    Ok(Probed { format: schema::FORMAT, limits, memlock: value("memlock"), shm_kb: value("shm_kb") })
+    Ok(Probed { limits, memlock: value("memlock"), shm_kb: value("shm_kb") })
 }
 
 fn failed(runtime: &DockerRuntime, dir: &Path, ended: &Ended) -> anyhow::Error {
