@@ -1,5 +1,5 @@
-//! The table of faults that Assay answers: `faults/*.toml` is well-formed, names tests that exist, and `FAULTS.md` is its
-//! rendering. What each answer is worth, the named tests show themselves.
+//! The table of faults that Assay answers: `faults/*.toml` is well-formed and names tests that exist, and `FAULTS.md` shows it,
+//! one short line a fault. Whether an answer holds, the named tests show.
 //!
 //! `INSTA_UPDATE=always cargo test -p xtask --test faults` writes `FAULTS.md` anew.
 
@@ -15,6 +15,8 @@ const PUBLIC: [u32; 74] = [
 ];
 /// Classes of faults that the audit of an earlier GPU experiment recorded.
 const AUDIT: u32 = 18;
+/// A fault and its answer fit a short line each.
+const MOST_BYTES: usize = 92;
 const FIXTURES: [&str; 3] = ["captured", "synthetic", "none"];
 
 #[derive(Deserialize)]
@@ -28,11 +30,21 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Case {
     id: String,
+    /// What goes wrong, in a few plain words, where `what` is longer than a short line.
+    title: Option<String>,
     what: String,
     source: String,
     answer: String,
+    /// The answer in a few words.
+    brief: String,
     tests: Vec<String>,
     fixture: String,
+}
+
+impl Case {
+    fn title(&self) -> &str {
+        self.title.as_ref().unwrap_or(&self.what)
+    }
 }
 
 fn root() -> PathBuf {
@@ -67,7 +79,7 @@ fn expected() -> BTreeSet<String> {
 fn faults_of(cases: &[Case], source_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let (expected, mut seen, mut faults) = (expected(), BTreeSet::new(), Vec::new());
     for case in cases {
-        let Case { id, what, source, answer, tests, fixture } = case;
+        let Case { id, title: _, what, source, answer, brief, tests, fixture } = case;
         if !expected.contains(id) {
             faults.push(format!("{id} is no case"));
         }
@@ -76,6 +88,9 @@ fn faults_of(cases: &[Case], source_of: impl Fn(&str) -> Option<String>) -> Vec<
         }
         if [what, source, answer].iter().any(|text| text.trim().is_empty() || text.contains(['\n', '|'])) {
             faults.push(format!("{id}: what, source and answer are one line each, without a bar"));
+        }
+        if [case.title(), brief].iter().any(|text| text.trim().is_empty() || text.len() > MOST_BYTES) {
+            faults.push(format!("{id}: title and brief have at most {MOST_BYTES} bytes"));
         }
         if !FIXTURES.contains(&fixture.as_str()) {
             faults.push(format!("{id}: the fixture {fixture:?} is none of {FIXTURES:?}"));
@@ -111,19 +126,19 @@ fn has_test(text: &str, name: &str) -> bool {
 fn render(cases: &[Case]) -> String {
     let mut text = "# Faults and their answers
 
-What people met with containers, drivers, clocks, compilers, sanitizers and digests (B), and what the audit of an earlier GPU experiment recorded (A).
-Each answer is a test that fails when the answer is removed.
-A fixture is `captured` from the real tool, `synthetic` where it was made up in the tool's form, or `none` where the test needs no outside output.
-This page is rendered from [xtask/faults](xtask/faults) by `INSTA_UPDATE=always cargo test -p xtask --test faults`.
+What goes wrong on GPU machines, and what Assay does about it.
+Each line links to a test that fails when the answer is removed.
+The whole answers, all tests, and where each fault was met are in [xtask/faults](xtask/faults), from which this page is rendered: `INSTA_UPDATE=always cargo test -p xtask --test faults`.
 "
     .to_owned();
-    for (kind, title) in [('B', "Public cases"), ('A', "The audit's classes")] {
-        text +=
-            &format!("\n## {title}\n\n| id | fault | answer | tests | fixture | source |\n|---|---|---|---|---|---|\n");
+    for (kind, title) in [
+        ('B', "Met in public, with containers, drivers, clocks, compilers, sanitizers and digests"),
+        ('A', "Recorded by the audit of an earlier GPU experiment"),
+    ] {
+        text += &format!("\n## {title}\n\n");
         for case in cases.iter().filter(|case| case.id.starts_with(kind)) {
-            let Case { id, what, source, answer, tests, fixture } = case;
-            let tests: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
-            text += &format!("| {id} | {what} | {answer} | {} | {fixture} | {source} |\n", tests.join("<br>"));
+            let file = case.tests.first().and_then(|test| test.split_once("::")).map_or("", |(file, _)| file);
+            text += &format!("- **{}** {}: [{}]({file})\n", case.id, case.title(), case.brief);
         }
     }
     text
@@ -159,9 +174,11 @@ fn a_bad_entry_is_found() {
     let source_of = |file: &str| (file == "a.rs").then(|| source.to_owned());
     let good = Case {
         id: "B01".to_owned(),
+        title: None,
         what: "what".to_owned(),
         source: "source".to_owned(),
         answer: "answer".to_owned(),
+        brief: "brief".to_owned(),
         tests: vec!["a.rs::real".to_owned(), "a.rs::tests::real".to_owned()],
         fixture: "none".to_owned(),
     };
@@ -171,6 +188,8 @@ fn a_bad_entry_is_found() {
         ("A19 is no case", |case| case.id = "A19".to_owned()),
         ("one line each", |case| case.what.clear()),
         ("without a bar", |case| case.answer = "a | b".to_owned()),
+        ("title and brief have at most", |case| case.brief = "x".repeat(93)),
+        ("brief have at most", |case| case.title = Some(String::new())),
         ("none of", |case| case.fixture = "real".to_owned()),
         ("names no test", |case| case.tests.clear()),
         ("no test helper", |case| case.tests[0] = "a.rs::helper".to_owned()),

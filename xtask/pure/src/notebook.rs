@@ -2,8 +2,8 @@
 //!
 //! An entry is a heading `## YYYY-MM-DD ID: title`, prose, one fenced `toml` block with its [`Fields`], and a line
 //! `chain: ` with the SHA-256 of every byte of the file before that line. A changed byte anywhere breaks the chain at the
-//! first entry behind it. Cutting whole entries off the end leaves a valid notebook, so whoever remembers a head
-//! (a manifest does) asks [`Notebook::extends`].
+//! first entry behind it. A notebook that lost whole entries at its end still holds by itself; manifests remember heads, and
+//! [`Notebook::extends`] compares with one.
 
 mod compose;
 mod fields;
@@ -128,8 +128,8 @@ fn time(run: &str) -> &str {
 /// The notebook's text with one more entry at its end.
 ///
 /// # Errors
-/// When the chain of `text` does not hold, the id is taken, the entry is about one that is not there, or the new entry
-/// could not be read back as it was given.
+/// When the chain of `text` does not hold, the id is taken, the entry is about one that does not exist, or it could not be
+/// read back as it was given.
 pub fn append(text: &str, entry: NewEntry) -> anyhow::Result<String> {
     let before = parse(text)?;
     let refuse = |what: String| fail(ExitCode::Usage, format!("entry {}: {what}", entry.id), "");

@@ -17,6 +17,7 @@ mod figures;
 mod page;
 mod references;
 
+pub use page::links;
 pub use references::{Numbers, Published, resolve};
 
 use figures::{Figure, figures};
@@ -91,7 +92,10 @@ fn unrendered(page: &str, text: &str) -> (String, Vec<Wrong>) {
         bytes[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = with);
     };
     if let Some(at) = text.find(REFERENCE) {
-        wrong.push(Wrong { line: line_of(text, at), what: "a character that cannot be seen".to_owned() });
+        wrong.push(Wrong {
+            line: line_of(text, at),
+            what: "a character that cannot be seen, which could hide a figure".to_owned(),
+        });
     }
     references(text).0.into_iter().for_each(|reference| fill(reference.whole, REFERENCE as u8));
     let name = REGIONS.iter().find(|(of, _)| *of == page).map(|(_, name)| *name);
@@ -108,7 +112,7 @@ fn unrendered(page: &str, text: &str) -> (String, Vec<Wrong>) {
         if name.is_some_and(|name| line == format!("<!-- assay:{mark} {name} -->")) {
             inside = !inside;
         } else if begins("begin") || begins("end") {
-            let what = format!("{line:?} is no mark of a region that is rendered in this page");
+            let what = format!("{line:?} marks no region that is rendered on this page");
             wrong.push(Wrong { line: line_of(text, range.start), what });
         } else if !inside {
             continue;

@@ -128,25 +128,18 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Reads the entries about a run.
+    /// Reads the entries about a run; one that is withdrawn itself does not count.
     #[must_use]
     pub fn of_run(notebook: &Notebook, run: &str) -> Self {
-        let withdrawn = |id: &str| {
-            notebook
-                .entries
-                .iter()
-                .any(|entry| entry.fields.kind == Kind::Retraction && entry.fields.about.as_deref() == Some(id))
-        };
         let mut entries = Self::default();
-        for entry in notebook.entries.iter().filter(|entry| entry.fields.run.as_deref() == Some(run)) {
+        let of_run = notebook.entries.iter().filter(|entry| entry.fields.run.as_deref() == Some(run));
+        for entry in of_run.filter(|entry| notebook.retraction_of(&entry.id).is_none()) {
             let told = format!("{}: {}", entry.id, entry.title);
             match entry.fields.kind {
                 Kind::Retraction => {
-                    entries.retractions.push((entry.fields.metric.clone(), format!("retracted by {told}")))
+                    entries.retractions.push((entry.fields.metric.clone(), format!("retracted by {told}")));
                 }
-                Kind::CarryOver if !withdrawn(&entry.id) => {
-                    entries.carried_over = Some(format!("carried over by {told}"))
-                }
+                Kind::CarryOver => entries.carried_over = Some(format!("carried over by {told}")),
                 _ => {}
             }
         }

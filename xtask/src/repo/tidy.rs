@@ -1,5 +1,6 @@
-//! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each module says
-//! what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it mends nothing.
+//! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each source file is a
+//! module and says what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it
+//! mends nothing.
 
 use super::shell;
 use crate::runs::published;
@@ -50,6 +51,7 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
             findings.extend(dead_links(paths.root(), name, &fs_err::read_to_string(&path)?));
         }
     }
+    findings.extend(orphans(paths.root(), &tracked)?);
     findings.extend(numbers(paths, &tracked)?);
     let kernels = crate::steps::build::kernels_forbidden(&paths.kernels())?;
     findings.extend(kernels.into_iter().map(|found| Finding { path: found.path, what: found.what }));
@@ -100,7 +102,7 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
     };
     let sh = shell(paths.root())?;
     if cmd!(sh, "git {SAFE...} rev-parse --is-shallow-repository").read()? == "true" {
-        host::tell!("skipped: history before this shallow clone's, which NOTEBOOK.md cannot be compared with");
+        host::tell!("skipped: NOTEBOOK.md is not compared with commits that this shallow clone lacks");
     }
     let commits = cmd!(sh, "git {SAFE...} rev-list --full-history HEAD -- NOTEBOOK.md").read()?;
     let mut findings = Vec::new();
@@ -111,7 +113,7 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
         }
         let old = cmd!(sh, "git {SAFE...} cat-file blob {commit}:NOTEBOOK.md").output()?.stdout;
         if !now.starts_with(&old) {
-            let what = format!("it is append-only, and what commit {} held has changed", &commit[..12]);
+            let what = format!("it is append-only, and some of what commit {} holds was changed", &commit[..12]);
             findings.push(Finding { path: "NOTEBOOK.md".into(), what });
         }
     }
@@ -160,7 +162,7 @@ fn module_without_header(name: &str, text: &str) -> Option<Finding> {
 fn dead_links(root: &Path, name: &str, text: &str) -> Vec<Finding> {
     let folder = root.join(name).parent().map_or_else(|| root.to_path_buf(), Path::to_path_buf);
     let mut findings = Vec::new();
-    for target in links(text) {
+    for target in prose::links(text) {
         let outside = target.contains("://") || target.starts_with('#') || target.starts_with("mailto:");
         let file: PathBuf = folder.join(target.split('#').next().unwrap_or_default());
         if !outside && !file.exists() {
@@ -170,8 +172,40 @@ fn dead_links(root: &Path, name: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-fn links(text: &str) -> impl Iterator<Item = &str> {
-    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+/// Source files that no module names. Cargo does not compile them, so no test in them runs.
+fn orphans(root: &Path, tracked: &[String]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for name in tracked.iter().filter(|name| name.ends_with(".rs") && !is_crate_root(name)) {
+        // The module's name and folder: `folder/module.rs` or `folder/module/mod.rs`.
+        let module = name.strip_suffix("/mod.rs").or_else(|| name.strip_suffix(".rs")).unwrap_or(name);
+        let (folder, module) = module.rsplit_once('/').unwrap_or(("", module));
+        let in_folder = |other: &str| other.rsplit_once('/').is_some_and(|(other, _)| other == folder);
+        let may_name = |other: &&String| {
+            **other == format!("{folder}.rs")
+                || **other == format!("{folder}/mod.rs")
+                || (in_folder(other) && other.ends_with(".rs") && is_crate_root(other))
+        };
+        let mut named = false;
+        for other in tracked.iter().filter(may_name) {
+            let text = fs_err::read_to_string(root.join(other))?;
+            let declares = |line: &str| line == format!("mod {module};") || line.ends_with(&format!(" mod {module};"));
+            named |= text.lines().map(str::trim).any(|line| !line.starts_with("//") && declares(line));
+        }
+        if !named {
+            let what = format!("no module names it, so it is not compiled: add `mod {module};`, or remove the file");
+            findings.push(Finding { path: name.clone(), what });
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether cargo compiles a file by itself, as it does libraries, programs, and the files directly in `tests/` or `benches/`.
+fn is_crate_root(name: &str) -> bool {
+    match (name.split_once("/src/"), name.split_once("/tests/")) {
+        (Some((_, file)), _) => matches!(file, "lib.rs" | "main.rs") || file.starts_with("bin/"),
+        (None, Some((_, file))) => !file.contains('/'),
+        (None, None) => true,
+    }
 }
 
 #[cfg(test)]
@@ -215,10 +249,34 @@ mod tests {
     fn dead_links_and_missing_headers_are_found() {
         let dir = tempfile::tempdir().unwrap();
         fs_err::write(dir.path().join("there.md"), "").unwrap();
-        let text = "[a](there.md) [b](gone.md) [c](https://example.org) [d](#here)";
+        let text = "[a](there.md) [b](gone.md) [c](https://example.org) [d](#here) `[e](as-code.md)`";
         assert_eq!(dead_links(dir.path(), "x.md", text).len(), 1);
         assert!(module_without_header("src/a.rs", "use std::fs;").is_some());
         assert!(module_without_header("src/a.rs", "//! For something.\n").is_none());
+    }
+
+    #[test]
+    fn a_source_file_that_no_module_names_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            ("a/src/main.rs", "//! A.\nmod b;\npub(crate) mod c;\n// mod lost;\n"),
+            ("a/src/b.rs", "#[cfg(test)]\nmod tests;\n"),
+            ("a/src/b/tests.rs", ""),
+            ("a/src/b/lost.rs", "mod tests;\n"),
+            ("a/src/c/mod.rs", ""),
+            ("a/src/lost.rs", ""),
+            ("a/tests/whole.rs", "mod shared;\n"),
+            ("a/tests/shared/mod.rs", ""),
+            ("a/tests/lost/mod.rs", ""),
+            ("a/benches/c.rs", ""),
+        ];
+        for (name, text) in files {
+            fs_err::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+            fs_err::write(dir.path().join(name), text).unwrap();
+        }
+        let found = orphans(dir.path(), &files.map(|(name, _)| name.to_owned())).unwrap();
+        let found: Vec<&str> = found.iter().map(|found| found.path.as_str()).collect();
+        assert_eq!(found, ["a/src/b/lost.rs", "a/src/lost.rs", "a/tests/lost/mod.rs"]);
     }
 
     #[test]

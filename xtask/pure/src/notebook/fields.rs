@@ -1,4 +1,4 @@
-//! What an entry's `toml` block holds. Which of these fields a kind must and may have is said by the table of kinds.
+//! What an entry's `toml` block holds. Which fields each kind must and may have is in the table of kinds.
 
 use super::numbers::{Cited, Measured};
 use crate::decimal::Decimal;
@@ -135,30 +135,33 @@ impl Fields {
         let mut present = Table::try_from(self)?;
         present.retain(|name, _| !["kind", "status"].contains(&name));
         for (name, value) in &present {
-            ensure!(row.may(name), "{} has no {name}", row.word);
+            ensure!(row.may(name), "{} cannot have the field `{name}`", row.word);
             let blank = is_blank(value) || value.as_array().is_some_and(|list| list.iter().any(is_blank));
-            ensure!(!blank, "its {name} is blank");
+            ensure!(!blank, "its field `{name}` is blank");
         }
         if let Some(name) = row.must().find(|name| !present.contains_key(*name)) {
-            bail!("{} names its {name}", row.word);
+            bail!("{} must have the field `{name}`", row.word);
         }
         for (name, value) in &self.values {
             value.parse::<Decimal>().with_context(|| format!("value {name}"))?;
         }
         let measured = self.values.is_empty() || kind == Kind::Prediction || self.run.is_some();
-        ensure!(measured, "measured values name the run that gave them");
-        ensure!(self.metric.is_none() || self.run.is_some(), "a metric is one of a run");
+        ensure!(measured, "an entry with measured values must name their run");
+        ensure!(self.metric.is_none() || self.run.is_some(), "an entry with a metric must name its run");
         if let Some(cited) = &self.cited {
             cited.check()?;
         }
         let targets = [self.about.is_some(), self.run.is_some(), self.cited.is_some()];
         ensure!(
             kind != Kind::Retraction || targets.into_iter().filter(|named| *named).count() == 1,
-            "a retraction names one thing that it withdraws: an entry, a run or a cited number"
+            "a retraction must withdraw exactly one thing: an entry, a run or a cited number"
         );
         let decides = matches!(self.status, Status::Authorized | Status::Rejected);
-        ensure!(kind != Kind::Decision || decides, "a decision is authorized or rejected");
-        ensure!(kind != Kind::Retraction || self.status == Status::Retracted, "a retraction's status is retracted");
+        ensure!(kind != Kind::Decision || decides, "the status of a decision must be authorized or rejected");
+        ensure!(
+            kind != Kind::Retraction || self.status == Status::Retracted,
+            "the status of a retraction must be retracted"
+        );
         Ok(())
     }
 }

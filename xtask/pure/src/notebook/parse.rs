@@ -1,4 +1,4 @@
-//! Reading NOTEBOOK.md, strictly: what is not an entry in its fixed form is an error that names line and entry.
+//! Reading NOTEBOOK.md, strictly: anything but entries in their fixed form is an error that names the line and the entry.
 
 use super::{Entry, Fields, Notebook};
 use crate::failure::fail;
@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// Reads a notebook and checks every chain line.
 ///
 /// # Errors
-/// When a chain line does not match the bytes before it, an entry has not its form, or an id is used twice; the message
-/// names the entry and the line.
+/// When a chain line does not match the bytes before it, an entry does not have the fixed form, or an id is used twice; the
+/// message names the entry and the line.
 pub fn parse(text: &str) -> anyhow::Result<Notebook> {
     let mut reader = Reader { text, offset: 0, line: 0, growing: Growing::default(), hashed: 0 };
     let mut notebook = Notebook { entries: Vec::new(), head: Digest::of(text) };
@@ -74,10 +74,10 @@ impl<'a> Reader<'a> {
         ensure!(ids.insert(id), "the id {id} is used twice");
         let prose = self.until("```toml", "a fenced toml block")?;
         let block = self.until("```", "the end of the toml block")?;
-        let fields: Fields = toml::from_str(block).context("its toml block")?;
+        let fields: Fields = toml::from_str(block).context("failed to read its toml block")?;
         fields.check()?;
         if let Some(about) = &fields.about {
-            ensure!(before.entry(about).is_some(), "it is about {about}, which is no earlier entry");
+            ensure!(before.entry(about).is_some(), "it is about {about}, and there is no such earlier entry");
         }
         let chain = self.chain()?;
         let [date, id, title, prose] = [date, id, title, prose.trim()].map(str::to_owned);

@@ -164,7 +164,7 @@ fn what_is_not_an_entry_is_refused() {
     let block = |toml: &str| format!("## 2026-11-29 P-001: t\n```toml\n{toml}\n```\n");
     check(&block("kind = \"guess\"\nstatus = \"proposed\""), "its toml block");
     check(&block("kind = \"fault\"\nstatus = \"invalid\"\ncolour = 1"), "its toml block");
-    check(&block("kind = \"fault\"\nstatus = \"invalid\"\nabout = \"P-009\""), "no earlier entry");
+    check(&block("kind = \"fault\"\nstatus = \"invalid\"\nabout = \"P-009\""), "no such earlier entry");
     check(&block("kind = \"fault\"\nstatus = \"invalid\""), "ends before its chain line");
     check(&format!("{}text\n", example()), "text between");
 }
@@ -189,17 +189,17 @@ fn an_entry_that_could_not_stand_is_not_appended() {
         new_entry("P-002", fields)
     };
     let text = || Some("x".to_owned());
-    check(of_kind(Kind::Outcome, |_| ()), "an outcome names its run");
-    check(of_kind(Kind::Amendment, |_| ()), "an amendment names its about");
-    check(of_kind(Kind::Retraction, |_| ()), "a retraction names its reason");
-    check(of_kind(Kind::Closed, |_| ()), "closed work names its topic");
-    check(of_kind(Kind::Missing, |_| ()), "missing provenance names its item");
-    check(of_kind(Kind::CarryOver, |_| ()), "a carry-over names its run");
-    check(of_kind(Kind::Decision, |_| ()), "a decision names its phases");
-    check(of_kind(Kind::Decision, |f| f.phases = vec!["a/b".into()]), "authorized or rejected");
-    check(of_kind(Kind::Fault, |f| f.informed = true), "a fault has no informed");
-    check(of_kind(Kind::Fault, |f| f.about = Some(" ".into())), "its about is blank");
-    check(new_entry("P-002", valued(Kind::Fault, "x", "9")), "a fault has no values");
+    check(of_kind(Kind::Outcome, |_| ()), "an outcome must have the field `run`");
+    check(of_kind(Kind::Amendment, |_| ()), "an amendment must have the field `about`");
+    check(of_kind(Kind::Retraction, |_| ()), "a retraction must have the field `reason`");
+    check(of_kind(Kind::Closed, |_| ()), "closed work must have the field `topic`");
+    check(of_kind(Kind::Missing, |_| ()), "missing provenance must have the field `item`");
+    check(of_kind(Kind::CarryOver, |_| ()), "a carry-over must have the field `run`");
+    check(of_kind(Kind::Decision, |_| ()), "a decision must have the field `phases`");
+    check(of_kind(Kind::Decision, |f| f.phases = vec!["a/b".into()]), "must be authorized or rejected");
+    check(of_kind(Kind::Fault, |f| f.informed = true), "a fault cannot have the field `informed`");
+    check(of_kind(Kind::Fault, |f| f.about = Some(" ".into())), "its field `about` is blank");
+    check(new_entry("P-002", valued(Kind::Fault, "x", "9")), "a fault cannot have the field `values`");
     let retraction = |change: fn(&mut Fields)| {
         let plain = Fields::new(Kind::Retraction, Status::Retracted);
         let mut fields = Fields { reason: text(), about: Some("P-001".into()), ..plain };
@@ -207,12 +207,12 @@ fn an_entry_that_could_not_stand_is_not_appended() {
         new_entry("R-001", fields)
     };
     append(&example(), retraction(|_| ())).unwrap();
-    check(retraction(|f| f.about = None), "names one thing");
-    check(retraction(|f| f.run = Some(RUN.into())), "names one thing");
-    check(retraction(|f| f.about = Some("P-009".into())), "no earlier entry");
-    check(retraction(|f| f.metric = Some("a@b/c".into())), "a metric is one of a run");
-    check(retraction(|f| f.status = Status::Proposed), "status is retracted");
-    check(retraction(|f| f.measure([("x".to_owned(), measured("9"))])), "name the run that gave them");
+    check(retraction(|f| f.about = None), "exactly one thing");
+    check(retraction(|f| f.run = Some(RUN.into())), "exactly one thing");
+    check(retraction(|f| f.about = Some("P-009".into())), "no such earlier entry");
+    check(retraction(|f| f.metric = Some("a@b/c".into())), "with a metric must name its run");
+    check(retraction(|f| f.status = Status::Proposed), "must be retracted");
+    check(retraction(|f| f.measure([("x".to_owned(), measured("9"))])), "measured values must name their run");
     let cited =
         |value: &str, unit: &str| Some(Cited { value: value.into(), unit: unit.into(), source: "a log".into() });
     check(

@@ -58,6 +58,16 @@ pub(super) fn code(text: &str) -> Vec<Range<usize>> {
     events(text).filter(|(event, _)| is_code(event)).map(|(_, range)| range).collect()
 }
 
+/// Where the links of a page lead.
+#[must_use]
+pub fn links(text: &str) -> Vec<String> {
+    let target = |(event, _): (Event<'_>, _)| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.to_string()),
+        _ => None,
+    };
+    events(text).filter_map(target).collect()
+}
+
 /// Reads a page.
 pub(super) fn read(text: &str) -> Page {
     let (mut page, mut block) = (Page::default(), Block::default());
@@ -113,7 +123,7 @@ pub(super) fn read(text: &str) -> Page {
 
 impl Page {
     fn wrong(&mut self, line: usize, what: &str) {
-        self.wrong.push(Wrong { line, what: format!("{what}; a figure could hide behind it") });
+        self.wrong.push(Wrong { line, what: what.to_owned() });
     }
 
     fn push(&mut self, block: &mut Block, words: &str, line: usize) {
@@ -126,9 +136,9 @@ impl Page {
                 continue;
             }
             if c != REFERENCE && (c.is_control() || is_unseen(c)) {
-                self.wrong(line, "a character that cannot be seen");
+                self.wrong(line, "a character that cannot be seen, which could hide a figure");
             } else if c.is_numeric() && !c.is_ascii() {
-                self.wrong(line, "a digit other than 0 to 9");
+                self.wrong(line, "a digit other than 0 to 9, which is not read as a figure");
             }
             block.text.push(c);
         }
@@ -141,7 +151,7 @@ impl Page {
             rest = after.trim();
         }
         if !rest.is_empty() {
-            self.wrong(line, "HTML, which is not read here");
+            self.wrong(line, "HTML other than a comment, which could hide a figure: write Markdown");
         }
     }
 
@@ -153,7 +163,8 @@ impl Page {
             let joins_before = c == REFERENCE && (before.is_alphanumeric() || "_+-−–±^.,".contains(before));
             let joins_after = c == REFERENCE && (after.is_alphanumeric() || "^%".contains(after));
             if joins_before || joins_after {
-                let what = "a reference with something close to it, which a reader takes for a part of its value";
+                let what =
+                    "text directly beside a reference, which a reader takes for a part of its value: set it apart";
                 self.wrong(block.line(at), what);
             }
             before = c;

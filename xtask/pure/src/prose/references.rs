@@ -138,7 +138,7 @@ pub(super) fn references(text: &str) -> (Vec<Reference<'_>>, Vec<Wrong>) {
         }
         let whole = line.split_once(SHUT).and_then(|(words, rest)| Some((words, rest.find(END)?)));
         let Some((words, length)) = whole else {
-            let what = format!("a reference that does not end in {END} on its line");
+            let what = format!("a reference that does not end in {END} on the same line");
             wrong.push(Wrong { line: line_of(text, start), what });
             continue;
         };

@@ -143,6 +143,15 @@ fn a_carry_over_that_was_withdrawn_or_is_of_another_run_carries_nothing() {
 }
 
 #[test]
+fn a_retraction_that_was_withdrawn_retracts_nothing() {
+    let disk = published();
+    note(&disk, "R-001", retraction(Some(RUN), None, None));
+    check_all(&ask(&disk), State::Retracted, "retracted by R-001");
+    note(&disk, "R-002", retraction(None, Some("R-001"), None));
+    check_all(&ask(&disk), State::Current, "nothing it rests on has changed");
+}
+
+#[test]
 fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
     let disk = published();
     let name = "harness/experiments/preempt/plan.toml";

@@ -165,7 +165,7 @@ fn a_table_of_closed_work_is_entered_row_by_row_or_not_at_all() {
     let table = |second: &str| format!("source = \"a log\"\ntext = \"As it stands.\"\n{}{second}", row("A", "slower"));
     let file = disk.root.path().join("closed.toml").display().to_string();
     disk.put("closed.toml", &table(&row("B", " ")));
-    refused(&disk, &["close", "--table", &file], ExitCode::Usage, "its reason is blank");
+    refused(&disk, &["close", "--table", &file], ExitCode::Usage, "its field `reason` is blank");
     disk.put("closed.toml", &table(&row("B", "noise")));
     let done = ask(&disk, &["close", "--table", &file]).unwrap();
     assert_eq!(done.json["ids"], json!(["C-001", "C-002"]));
