@@ -1,8 +1,8 @@
 //! The protocol a number was measured by: the harness's code, as tokens. Comments, formatting and tests are no part of it,
 //! nobody numbers it by hand, and it is read from a commit and from a tree in the same way.
 //!
-//! It is made of every file that the harness is compiled from, found by following its `mod` declarations; of the schema's
-//! modules that those use; of the dependencies they are compiled with, as the lock file pins them; and of the compiler's
+//! It is made of every file that an experiment is compiled from, found by following `mod` declarations, and of none of another
+//! experiment; of the schema's modules that those use; of the dependencies they are compiled with, as the lock file pins them; and of the compiler's
 //! version. The emulated device is left out, since nothing it does is ever published. Files that are included as text are
 //! not followed: a harness that measures includes none.
 
@@ -35,33 +35,34 @@ impl Protocol {
 
 /// The file that every harness has.
 const MAIN: &str = "harness/src/main.rs";
-/// The files that its crates begin with, where it has them: commits before the harness was split hold the first, later ones the
-/// others.
-const CRATES: [&str; 3] = ["harness/src/lib.rs", "harness/core/src/lib.rs", "harness/preempt/src/lib.rs"];
+/// The file that the crate below every experiment begins with.
+const CORE: &str = "harness/core/src/lib.rs";
 /// The file the schema begins with.
 const SCHEMA: &str = "harness/schema/src/lib.rs";
-/// What is declared and never followed: it measures nothing that is published.
-const EMULATED: [&str; 2] = ["harness/src/device/emulated.rs", "harness/preempt/src/emulated.rs"];
+/// What is declared and never followed: an emulation measures nothing that is published, and the registry names other experiments.
+const PASSED_OVER: [&str; 2] = ["/src/emulated.rs", "harness/src/registry.rs"];
 
 /// Reads a file of a commit or tree by its path below the root; absent when there is none.
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Option<String>> + 'a;
 
-/// The protocol of the harness that `read` gives the files of.
+/// The protocol of an experiment in the harness that `read` gives the files of: the binary, the core, the experiment's own crate
+/// `harness/EXPERIMENT`, and what they use of the schema.
 ///
 /// # Errors
 /// When a file that must be there is absent, or does not parse.
-pub fn protocol(read: &mut Reader<'_>) -> Result<Protocol> {
+pub fn protocol(experiment: &str, read: &mut Reader<'_>) -> Result<Protocol> {
     let mut sources = BTreeMap::new();
     follow(MAIN, read, &mut sources)?;
-    for root in CRATES {
-        if read(root)?.is_some() {
-            follow(root, read, &mut sources)?;
+    // Commits from before the harness was split have neither, and so another protocol.
+    for root in [CORE.to_owned(), format!("harness/{experiment}/src/lib.rs")] {
+        if read(&root)?.is_some() {
+            follow(&root, read, &mut sources)?;
         }
     }
     let mut parts: BTreeMap<String, Digest> =
         sources.iter().map(|(path, source)| (path.clone(), source.digest())).collect();
     parts.extend(schema_parts(read, &sources)?);
-    parts.extend(crates::parts(read)?);
+    parts.extend(crates::parts(experiment, read)?);
     let digest = Digest::of(serde_json::to_vec(&parts)?);
     Ok(Protocol { digest, parts })
 }
@@ -121,7 +122,7 @@ fn follow_module(
     sources: &mut BTreeMap<String, Source>,
 ) -> Result<()> {
     let beside = format!("{folder}/{name}.rs");
-    if EMULATED.contains(&beside.as_str()) || sources.contains_key(&beside) {
+    if PASSED_OVER.iter().any(|passed| beside.ends_with(passed)) || sources.contains_key(&beside) {
         return Ok(());
     }
     match read(&beside)? {

@@ -102,7 +102,7 @@ pub fn status(paths: &Paths, built: &Result<TreeSass, String>) -> Result<Report>
     let mut tree = Tree::read(paths)?;
     for run in runs {
         let run = Run::load(paths, run)?;
-        let now = tree.differences(&run, built);
+        let now = tree.differences(&run, built)?;
         report.rules.insert(run.id.clone(), run.verdict.rules);
         run.judge(&mut tree, &now, &notebook, &mut report)?;
     }

@@ -3,7 +3,7 @@
 use super::{Context, Done};
 use crate::cli::flags::{Clocks, Probe, Where};
 use crate::path::device::{Device, choose};
-use crate::path::freeze::freeze;
+use crate::path::freeze::{Frozen, experiments, freeze};
 use crate::path::subject::{archs, build, program, provision};
 use crate::steps::clocks::burn::Burn;
 use crate::steps::clocks::holder::HoldCommand;
@@ -13,6 +13,7 @@ use anyhow::Result;
 use host::failure::fail;
 use host::gpu::cuda;
 use host::gpu::nvml::{Gpu, GpuChoice, Library, snapshot};
+use host::paths::Paths;
 use host::process::interrupted;
 use schema::ExitCode;
 use schema::environment::ClockRecord;
@@ -57,6 +58,13 @@ pub fn clocks(ctx: &Context<'_>, ask: &Clocks) -> Result<Done> {
     }
 }
 
+/// A plan whose experiment gives the load; which one does not matter for a clock.
+fn any_plan(paths: &Paths) -> Result<Frozen> {
+    let name = experiments(paths)?.into_iter().next();
+    let name = name.ok_or_else(|| fail(ExitCode::Config, "there is no experiment to load the GPU with", "cargo xtask list"))?;
+    freeze(paths, &name, ProfileName::Smoke, &[])
+}
+
 /// Locks the clocks, proves it under the harness's load, and holds them until interrupted.
 fn lock_and_hold(
     ctx: &Context<'_>,
@@ -65,9 +73,9 @@ fn lock_and_hold(
     context: ClockContext<'_>,
     mhz: Option<u32>,
 ) -> Result<ClockRecord> {
-    let frozen = freeze(ctx.paths, "preempt", ProfileName::Smoke, &[])?;
+    let frozen = any_plan(ctx.paths)?;
     let provisioned = provision(ctx, place, device)?;
-    let built = build(ctx, &provisioned, archs(ctx.paths, device, &[]), false)?;
+    let built = build(ctx, &provisioned, archs(ctx.paths, device, &[]), false, Some(frozen.plan.program()))?;
     let program = program(ctx.paths, &built, &frozen, device)?;
     let scratch = tempfile::tempdir_in(ctx.paths.state())?;
     let load = Burn { runtime: &*provisioned.runtime, program: &program, scratch: scratch.path().to_owned() };

@@ -137,7 +137,7 @@ fn built(ctx: &Context<'_>, ask: &flags::Build) -> Result<(Provisioned, Built)> 
         (true, false) => vec![device.arch.clone()],
         (true, true) => default_archs(None),
     };
-    let built = subject::build(ctx, &provisioned, archs, ask.place.offline)?;
+    let built = subject::build(ctx, &provisioned, archs, ask.place.offline, None)?;
     Ok((provisioned, built))
 }
 

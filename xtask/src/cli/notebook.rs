@@ -140,7 +140,7 @@ fn carry_over(paths: &Paths, entry: &mut NewEntry) -> Result<()> {
     if !published::ids(paths)?.iter().any(|id| id == run) {
         return Err(usage(format!("no published run is called {run}"), "cargo xtask status lists what is published"));
     }
-    let built = of_this_tree(paths)?.map(|record| TreeSass { nvcc: record.nvcc, kernels: record.kernels });
+    let built = of_this_tree(paths, None)?.map(|record| TreeSass { nvcc: record.nvcc, kernels: record.kernels });
     let standing = status(paths, &built.ok_or_else(|| "this tree is not built: cargo xtask build".to_owned()))?;
     let count = stand(run, &standing)?;
     let shown = format!(

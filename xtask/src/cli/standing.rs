@@ -40,7 +40,7 @@ fn none() -> TreeSass {
 fn tree_sass(ctx: &Context<'_>, place: &Where, published: &[(String, BuildRecord)]) -> Result<TreeSass> {
     let archs: BTreeSet<String> =
         published.iter().flat_map(|(_, record)| &record.kernels).map(|kernel| kernel.arch.clone()).collect();
-    if let Some(record) = of_this_tree(ctx.paths)?
+    if let Some(record) = of_this_tree(ctx.paths, None)?
         && archs.iter().all(|arch| record.kernels.iter().any(|kernel| kernel.arch == *arch))
     {
         return Ok(TreeSass { nvcc: record.nvcc, kernels: record.kernels });

@@ -6,7 +6,7 @@ use crate::publish::publish as publish_run;
 use crate::runs::signature::SigningKey;
 use crate::steps::build::of_this_tree;
 use crate::steps::gate::gate;
-use crate::steps::seal::Sealed;
+use crate::steps::seal::{Sealed, plan_of};
 use anyhow::Result;
 use host::failure::fail;
 use schema::ExitCode;
@@ -23,7 +23,7 @@ pub fn publish(ctx: &Context<'_>, ask: &Publish) -> Result<Done> {
         return Err(fail(ExitCode::Usage, message, "cargo xtask unpack DIR brings a run home from a box"));
     }
     let sealed = Sealed::load(&dir)?;
-    let built = of_this_tree(ctx.paths)?;
+    let built = of_this_tree(ctx.paths, Some(plan_of(&dir)?.program()))?;
     let passed = gate(ctx.paths, sealed, built.as_ref())?;
     if passed.evidence().environment.device.is_emulated() {
         let message = format!("run {} was made on the emulated device, and such a run is never published", ask.run);

@@ -86,7 +86,10 @@ pub fn rebuilt(published: &PublishedBuilds, built: &BuildRecord) -> Level {
         return Level::new("nothing published yet", "no published run names any kernel");
     }
     let (mut equal, mut changed) = (0, Vec::new());
-    for (run, record) in &published.records {
+    // Another experiment's kernels were not built here, and nothing is said of them.
+    let ours = folders(built);
+    let of_ours = |(_, record): &&(String, BuildRecord)| folders(record).is_subset(&ours);
+    for (run, record) in published.records.iter().filter(of_ours) {
         let archs: BTreeSet<&String> = record.kernels.iter().map(|kernel| &kernel.arch).collect();
         for arch in archs {
             let measured = measured_sass(record, arch);
@@ -103,6 +106,12 @@ pub fn rebuilt(published: &PublishedBuilds, built: &BuildRecord) -> Level {
     }
     changed.dedup();
     Level::new("stale", format!("this tree builds other SASS for {}", changed.join(", ")))
+}
+
+/// The folders whose kernels are measured.
+fn folders(record: &BuildRecord) -> BTreeSet<&str> {
+    let measured = record.kernels.iter().filter_map(|kernel| kernel.file.split_once('/')).map(|(folder, _)| folder);
+    measured.filter(|folder| !["common", "controls"].contains(folder)).collect()
 }
 
 /// L0 and L2: whether the digests of what is published hold, and whether its summaries recompute.

@@ -52,7 +52,7 @@ pub fn sanitized(ctx: &Context<'_>, ask: &Reproduce, published: &[(String, Build
     let device = choose_and_say(ctx.ui, &ask.device)?;
     let frozen = frozen(ctx.paths, ask, &device)?;
     let provisioned = provision(ctx, &ask.place, &device)?;
-    let built = build(ctx, &provisioned, archs(ctx.paths, &device, published), false)?;
+    let built = build(ctx, &provisioned, archs(ctx.paths, &device, published), false, Some(frozen.plan.program()))?;
     let program = program(ctx.paths, &built, &frozen, &device)?;
     let sanitized = sanitize(ctx, &provisioned, &program)?;
     Ok(Subject { device, frozen, provisioned, built, program, sanitized })

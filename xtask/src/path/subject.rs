@@ -62,9 +62,16 @@ pub fn archs(paths: &Paths, device: &Device, published: &[(String, BuildRecord)]
 ///
 /// # Errors
 /// See [`build::build`].
-pub fn build(ctx: &Context<'_>, provisioned: &Provisioned, archs: Vec<String>, offline: bool) -> Result<Built> {
+pub fn build(
+    ctx: &Context<'_>,
+    provisioned: &Provisioned,
+    archs: Vec<String>,
+    offline: bool,
+    experiment: Option<&str>,
+) -> Result<Built> {
     let say = |done: usize, of: usize, what: &str| ctx.ui.line(&format!("build {done} of {of}: {what}"));
-    let build = BuildContext::new(ctx.paths, &provisioned.key, archs, offline, &say);
+    let mut build = BuildContext::new(ctx.paths, &provisioned.key, archs, offline, &say);
+    build.experiment = experiment.map(str::to_owned);
     let work = || build::build(&build, &*provisioned.runtime, Some(&provisioned.toolkit));
     let built = ctx.step("build", work, |built| Said { cached: built.cached, key: built.key })?;
     build::notes(&built.record).iter().for_each(|note| ctx.ui.line(&format!("note: {note}")));

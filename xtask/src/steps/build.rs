@@ -52,6 +52,8 @@ pub struct BuildContext<'a> {
     pub jobs: usize,
     /// Told of each piece of work when it is done: how many are, of how many, and its name.
     pub progress: &'a (dyn Fn(usize, usize, &str) + Sync),
+    /// The experiment whose kernels are compiled and whose sources name the build; absent for all of them.
+    pub experiment: Option<String>,
 }
 
 impl<'a> BuildContext<'a> {
@@ -64,7 +66,8 @@ impl<'a> BuildContext<'a> {
         progress: &'a (dyn Fn(usize, usize, &str) + Sync),
     ) -> Self {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { paths, archs, environment_key: environment.to_string(), offline, jobs, progress }
+        let environment_key = environment.to_string();
+        Self { paths, archs, environment_key, offline, jobs, progress, experiment: None }
     }
 }
 
@@ -93,7 +96,7 @@ pub fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Option<&Too
     let toolkit = toolkit
         .ok_or_else(|| fail(ExitCode::Environment, "no CUDA toolkit to build kernels with", "cargo xtask provision"))?;
     let store = Store::open(ctx.paths)?;
-    let inputs = Inputs::read(ctx.paths)?;
+    let inputs = Inputs::read(ctx.paths, ctx.experiment.as_deref())?;
     let nvcc = compile::version(ctx, runtime, toolkit)?;
     let key = inputs.key(ctx, runtime.name(), toolkit, &nvcc);
     if let Some(built) = store.find(&key)? {
@@ -105,7 +108,7 @@ pub fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Option<&Too
         let has_logs = fresh.path().join("logs").is_dir();
         return Err(if has_logs { with_logs(error, &fresh.keep_failed()?) } else { error });
     }
-    if Inputs::read(ctx.paths)?.digest != inputs.digest {
+    if Inputs::read(ctx.paths, ctx.experiment.as_deref())?.digest != inputs.digest {
         return Err(fail(ExitCode::Build, "sources changed while they were built", "cargo xtask build"));
     }
     fresh.commit()
@@ -158,8 +161,8 @@ pub fn load(dir: &Path) -> Result<Built> {
 ///
 /// # Errors
 /// Exit 16 when such a build is not what it was.
-pub fn of_this_tree(paths: &Paths) -> Result<Option<BuildRecord>> {
-    let (sources, lock) = (Inputs::read(paths)?.digest, Digest::of_file(paths.toolkit_lock())?);
+pub fn of_this_tree(paths: &Paths, experiment: Option<&str>) -> Result<Option<BuildRecord>> {
+    let (sources, lock) = (Inputs::read(paths, experiment)?.digest, Digest::of_file(paths.toolkit_lock())?);
     let builds = Store::open(paths)?.of_sources(&sources)?;
     let pinned = builds.into_iter().map(|built| built.record).filter(|record| record.toolkit_lock == lock);
     Ok(pinned.reduce(|mut all, older| {
@@ -176,7 +179,7 @@ pub fn of_this_tree(paths: &Paths) -> Result<Option<BuildRecord>> {
 /// # Errors
 /// Exit 12 when a compiler fails or flavors differ in SASS.
 pub fn kernels(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: &Toolkit) -> Result<(String, Vec<Kernel>)> {
-    let inputs = Inputs::read_kernels(ctx.paths)?;
+    let inputs = Inputs::read_kernels(ctx.paths, ctx.experiment.as_deref())?;
     let nvcc = compile::version(ctx, runtime, toolkit)?;
     let key = inputs.key(ctx, runtime.name(), toolkit, &nvcc);
     let work = || {

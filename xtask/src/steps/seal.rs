@@ -140,7 +140,11 @@ pub fn seal(dir: &Path, inputs: SealInputs) -> Result<Sealed> {
     Sealed::load(dir)
 }
 
-fn plan_of(dir: &Path) -> Result<Plan> {
+/// The frozen plan of a run directory.
+///
+/// # Errors
+/// When it is absent or no plan.
+pub fn plan_of(dir: &Path) -> Result<Plan> {
     let path = dir.join("plan.toml");
     toml::from_str(&files::read_text(&path)?).with_context(|| format!("failed to read {}", path.display()))
 }

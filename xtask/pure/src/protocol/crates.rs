@@ -9,27 +9,26 @@ use toml::{Table, Value};
 
 /// The manifests whose dependencies end up in the harness.
 const MANIFESTS: [&str; 2] = ["harness/Cargo.toml", "harness/schema/Cargo.toml"];
-/// As [`MANIFESTS`], of crates that commits before the harness was split do not have.
-const LATER_MANIFESTS: [&str; 2] = ["harness/core/Cargo.toml", "harness/preempt/Cargo.toml"];
 /// What of a manifest decides code.
 const DECISIVE: [&str; 4] = ["dependencies", "build-dependencies", "features", "target"];
 
-pub(super) fn parts(read: &mut Reader<'_>) -> Result<BTreeMap<String, Digest>> {
+pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<String, Digest>> {
     let mut parts = BTreeMap::new();
     let mut names = BTreeSet::new();
-    let mut manifests = MANIFESTS.to_vec();
-    for path in LATER_MANIFESTS {
-        if read(path)?.is_some() {
+    let mut manifests = MANIFESTS.map(str::to_owned).to_vec();
+    // Commits from before the harness was split have neither.
+    for path in ["harness/core/Cargo.toml".to_owned(), format!("harness/{experiment}/Cargo.toml")] {
+        if read(&path)?.is_some() {
             manifests.push(path);
         }
     }
     for path in manifests {
-        let mut manifest = table(path, read)?;
+        let mut manifest = table(&path, read)?;
         manifest.retain(|section, _| DECISIVE.contains(&section));
         for section in ["dependencies", "build-dependencies"] {
             names.extend(manifest.get(section).and_then(Value::as_table).into_iter().flat_map(|t| t.keys().cloned()));
         }
-        parts.insert(path.to_owned(), digest(&manifest)?);
+        parts.insert(path, digest(&manifest)?);
     }
     parts.insert("Cargo.toml".to_owned(), digest(&workspace(table("Cargo.toml", read)?, &names))?);
     parts.insert("Cargo.lock".to_owned(), digest(&locked(&table("Cargo.lock", read)?, &names)?)?);

@@ -6,7 +6,7 @@ use std::path::Path;
 /// This tree's harness, with edits: a file, what stands there, and what takes its place.
 fn of_this_tree(edits: &[(&str, &str, &str)]) -> Protocol {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    protocol(&mut |path: &str| {
+    protocol("preempt", &mut |path: &str| {
         let Ok(mut text) = std::fs::read_to_string(root.join(path)) else { return Ok(None) };
         for (_, from, to) in edits.iter().filter(|(file, ..)| *file == path) {
             assert!(text.contains(from), "{path} does not hold {from:?}");
@@ -88,8 +88,8 @@ fn tokens_tell_apart_what_differs_and_nothing_else() {
 
 #[test]
 fn a_missing_or_broken_file_is_an_error_that_names_it() {
-    let error = protocol(&mut |path: &str| Ok((path == MAIN).then(|| "mod gone;".to_owned()))).unwrap_err();
+    let error = protocol("preempt", &mut |path: &str| Ok((path == MAIN).then(|| "mod gone;".to_owned()))).unwrap_err();
     assert!(format!("{error:#}").contains("harness/src/gone/mod.rs is absent"), "{error:#}");
-    let error = protocol(&mut |_: &str| Ok(Some("fn (".to_owned()))).unwrap_err();
+    let error = protocol("preempt", &mut |_: &str| Ok(Some("fn (".to_owned()))).unwrap_err();
     assert!(format!("{error:#}").contains("harness/src/main.rs does not parse"), "{error:#}");
 }

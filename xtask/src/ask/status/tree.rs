@@ -14,23 +14,29 @@ use schema::plan::{Plan, PlanFile};
 use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where everything lies that a measurement is made from.
-const SOURCES: [&str; 14] = [
-    "kernels",
-    "harness/src",
-    "harness/core/src",
-    "harness/preempt/src",
-    "harness/schema/src",
-    "harness/Cargo.toml",
-    "harness/core/Cargo.toml",
-    "harness/preempt/Cargo.toml",
-    "harness/schema/Cargo.toml",
-    "harness/experiments/*/plan.toml",
-    "Cargo.toml",
-    "Cargo.lock",
-    "rust-toolchain.toml",
-    "docker",
-];
+/// Where everything lies that a measurement of an experiment is made from.
+fn sources(experiment: &str, program: &str) -> Vec<String> {
+    let own = [
+        format!("kernels/{program}"),
+        format!("harness/{program}"),
+        format!("harness/experiments/{experiment}/plan.toml"),
+    ];
+    let shared = [
+        "kernels/common",
+        "kernels/controls",
+        "harness/src",
+        "harness/core",
+        "harness/schema/src",
+        "harness/Cargo.toml",
+        "harness/schema/Cargo.toml",
+        "Cargo.toml",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+        "docker",
+    ];
+    own.into_iter().chain(shared.map(str::to_owned)).collect()
+}
+
 const LOCK: &str = "docker/toolkit.lock";
 const DOCKERFILE: &str = "docker/Dockerfile";
 const BASES: &str = "docker/image.lock";
@@ -39,17 +45,15 @@ const BASES: &str = "docker/image.lock";
 pub(super) struct Tree<'a> {
     paths: &'a Paths,
     git: Option<Git>,
-    protocol: Protocol,
-    /// Protocols of measured commits, which are read once each.
-    then: BTreeMap<String, Result<Protocol, String>>,
+    /// This tree's protocol of each experiment that was asked about.
+    now: BTreeMap<String, Protocol>,
+    /// Protocols of measured commits, by commit and experiment, which are read once each.
+    then: BTreeMap<(String, String), Result<Protocol, String>>,
 }
 
 impl<'a> Tree<'a> {
     pub(super) fn read(paths: &'a Paths) -> Result<Self> {
-        let protocol = protocol(&mut |name: &str| read(paths, name)).map_err(|error| {
-            fail(ExitCode::Build, format!("this tree's harness cannot be read: {error:#}"), "cargo check -p harness")
-        })?;
-        Ok(Self { paths, git: Git::at(paths.root())?, protocol, then: BTreeMap::new() })
+        Ok(Self { paths, git: Git::at(paths.root())?, now: BTreeMap::new(), then: BTreeMap::new() })
     }
 
     /// What this tree's plan file gives for the profile and phases of a measured plan; absent when it gives none.
@@ -59,15 +63,30 @@ impl<'a> Tree<'a> {
         Ok(file.and_then(|file| file.freeze(plan.profile_name, &plan.phases).ok()))
     }
 
-    pub(super) fn differences(&mut self, run: &Run, built: &Result<TreeSass, String>) -> Differences {
-        let commit = self.commit_of(run);
-        Differences {
+    pub(super) fn differences(&mut self, run: &Run, built: &Result<TreeSass, String>) -> Result<Differences> {
+        let (commit, program) = (self.commit_of(run), run.plan.program().to_owned());
+        self.read_protocol(&program)?;
+        let sources = sources(&run.plan.experiment, &program);
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        Ok(Differences {
             built: built.as_ref().map_err(Clone::clone).and_then(|built| same_compiler(run, built)),
-            harness: commit.clone().and_then(|commit| self.harness(&commit)),
+            harness: commit.clone().and_then(|commit| self.harness(&commit, &program)),
             toolkit: self.file(&commit, LOCK, run.build.toolkit_lock),
             image: self.image(&commit, run),
-            sources: commit.and_then(|(git, commit)| told(git.changed_since(&commit, &SOURCES))),
+            sources: commit.and_then(|(git, commit)| told(git.changed_since(&commit, &sources))),
+        })
+    }
+
+    fn read_protocol(&mut self, program: &str) -> Result<()> {
+        if self.now.contains_key(program) {
+            return Ok(());
         }
+        let paths = self.paths;
+        let now = protocol(program, &mut |name: &str| read(paths, name)).map_err(|error| {
+            fail(ExitCode::Build, format!("this tree's harness cannot be read: {error:#}"), "cargo check -p harness")
+        })?;
+        self.now.insert(program.to_owned(), now);
+        Ok(())
     }
 
     /// The measured commit, as far as this repository holds it.
@@ -83,10 +102,10 @@ impl<'a> Tree<'a> {
         Err(format!("this repository does not hold the measured commit {}: {remedy}", &commit[..12]))
     }
 
-    fn harness(&mut self, (git, commit): &(Git, String)) -> Compared {
-        let read = || told(protocol(&mut |name: &str| git.file_at(commit, name)));
-        let then = self.then.entry(commit.clone()).or_insert_with(read).as_ref().map_err(Clone::clone)?;
-        Ok(then.changed_to(&self.protocol))
+    fn harness(&mut self, (git, commit): &(Git, String), program: &str) -> Compared {
+        let read = || told(protocol(program, &mut |name: &str| git.file_at(commit, name)));
+        let then = self.then.entry((commit.clone(), program.to_owned())).or_insert_with(read);
+        Ok(then.as_ref().map_err(Clone::clone)?.changed_to(&self.now[program]))
     }
 
     /// How a file that was measured with differs now, comments aside: the lines that came or went.

@@ -13,15 +13,14 @@ use std::path::Path;
 pub(super) struct Budgets(BTreeMap<(String, String), Budget>);
 
 impl Budgets {
-    /// Reads `kernels/*/budget.toml`.
-    pub(super) fn read(kernels: &Path) -> Result<Self> {
+    /// Reads the `budget.toml` of each of these folders of `kernels/` that has one.
+    pub(super) fn read(kernels: &Path, folders: &BTreeSet<String>) -> Result<Self> {
         let mut all = Self::default();
-        for entry in fs_err::read_dir(kernels)? {
-            let path = entry?.path().join("budget.toml");
-            let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-            if let (true, Some(folder)) = (path.is_file(), folder) {
+        for folder in folders {
+            let path = kernels.join(folder).join("budget.toml");
+            if path.is_file() {
                 let text = fs_err::read_to_string(&path)?;
-                all.add(&folder, &text).map_err(|error| {
+                all.add(folder, &text).map_err(|error| {
                     fail(ExitCode::Config, format!("{}: {error:#}", path.display()), "correct the budget file")
                 })?;
             }

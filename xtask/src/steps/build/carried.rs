@@ -151,8 +151,8 @@ fn rebuild(
     fresh: &Fresh,
 ) -> Result<()> {
     let archs: std::collections::BTreeSet<String> = record.cubins.iter().map(|cubin| cubin.arch.clone()).collect();
-    let everything = BuildContext { archs: archs.into_iter().collect(), environment_key: String::new(), ..*ctx };
-    let inputs = Inputs::read_kernels(ctx.paths)?;
+    let everything = BuildContext { archs: archs.into_iter().collect(), environment_key: String::new(), experiment: ctx.experiment.clone(), ..*ctx };
+    let inputs = Inputs::read_kernels(ctx.paths, ctx.experiment.as_deref())?;
     let scratch = tempfile::tempdir_in(fresh.path())?;
     let jobs = compile::jobs(&everything, &inputs, scratch.path())?;
     compile::all(&everything, runtime, &toolkit.nvcc, &jobs)?;

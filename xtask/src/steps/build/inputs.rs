@@ -38,23 +38,25 @@ struct Key<'a> {
 }
 
 impl Inputs {
-    /// Reads the sources below a root.
-    pub(super) fn read(paths: &Paths) -> Result<Self> {
-        let kernels = Self::read_kernels(paths)?;
-        let digest = Digest::of(serde_json::to_vec(&(kernels.digest, harness_sources(paths)?))?);
+    /// Reads the sources of one experiment, or of all: what another one's kernels or crate hold changes nothing here.
+    pub(super) fn read(paths: &Paths, experiment: Option<&str>) -> Result<Self> {
+        let kernels = Self::read_kernels(paths, experiment)?;
+        let digest = Digest::of(serde_json::to_vec(&(kernels.digest, harness_sources(paths, experiment)?))?);
         Ok(Self { digest, ..kernels })
     }
 
     /// Reads kernels and budgets only, as in a bundle, which carries no harness sources.
-    pub(super) fn read_kernels(paths: &Paths) -> Result<Self> {
+    pub(super) fn read_kernels(paths: &Paths, experiment: Option<&str>) -> Result<Self> {
         let kernels_dir = paths.kernels();
-        let listed = sources_below(&kernels_dir)?;
+        let mut listed = sources_below(&kernels_dir)?;
+        listed.retain(|name, _| is_of(name, &SHARED_KERNELS, experiment));
         let kernels: Vec<String> = listed.keys().filter_map(|name| kernel_id(name)).collect();
         if kernels.is_empty() {
             let message = format!("{} holds no kernel", kernels_dir.display());
             return Err(fail(ExitCode::Build, message, "add kernels/<experiment>/<name>.cu"));
         }
-        let budgets = Budgets::read(&kernels_dir)?;
+        let folders = kernels.iter().filter_map(|id| id.split_once('/')).map(|(folder, _)| folder.to_owned());
+        let budgets = Budgets::read(&kernels_dir, &folders.collect())?;
         let digest = Digest::of(serde_json::to_vec(&listed)?);
         Ok(Self { kernels, budgets, digest })
     }
@@ -82,6 +84,17 @@ impl Inputs {
     }
 }
 
+/// Folders of `kernels/` that every experiment is built with.
+const SHARED_KERNELS: [&str; 2] = ["common", "controls"];
+/// What of `harness/` every experiment is built with: the binary, its tests, and the crates below it.
+const SHARED_CRATES: [&str; 4] = ["src", "tests", "core", "schema"];
+
+/// Whether a file lies in a shared folder, in the experiment's own, or in none; of all experiments where none is named.
+fn is_of(name: &str, shared: &[&str], experiment: Option<&str>) -> bool {
+    let Some((folder, _)) = name.split_once('/') else { return true };
+    shared.contains(&folder) || experiment.is_none_or(|experiment| folder == experiment)
+}
+
 /// `preempt/yield` for `preempt/yield.cu`; nothing for headers and what lies elsewhere.
 fn kernel_id(name: &str) -> Option<String> {
     let id = name.strip_suffix(".cu")?;
@@ -89,10 +102,10 @@ fn kernel_id(name: &str) -> Option<String> {
 }
 
 /// What cargo builds the harness from; plans and claims under `harness/experiments` are not part of it.
-fn harness_sources(paths: &Paths) -> Result<BTreeMap<String, Digest>> {
+fn harness_sources(paths: &Paths, experiment: Option<&str>) -> Result<BTreeMap<String, Digest>> {
     let root = paths.root();
     let mut sources = sources_below(&root.join("harness"))?;
-    sources.retain(|name, _| !name.starts_with("experiments/"));
+    sources.retain(|name, _| !name.starts_with("experiments/") && is_of(name, &SHARED_CRATES, experiment));
     for name in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"] {
         if root.join(name).is_file() {
             sources.insert(format!("/{name}"), files::digest_plain(&root.join(name))?.0);
@@ -115,6 +128,19 @@ fn sources_below(dir: &Path) -> Result<BTreeMap<String, Digest>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_experiments_files_are_no_input() {
+        let check = |name: &str, of_preempt: bool| {
+            assert_eq!(is_of(name, &SHARED_KERNELS, Some("preempt")), of_preempt, "{name}");
+            assert!(is_of(name, &SHARED_KERNELS, None));
+        };
+        check("preempt/yield.cu", true);
+        check("common/ptx.cuh", true);
+        check("controls/race.cu", true);
+        check("reduction/sum.cu", false);
+        assert!(is_of("Cargo.toml", &SHARED_CRATES, Some("preempt")) && !is_of("other/src/lib.rs", &SHARED_CRATES, Some("preempt")));
+    }
 
     #[test]
     fn kernels_lie_one_folder_deep() {

@@ -40,7 +40,7 @@ pub fn twice(
     let toolkit = toolkit.ok_or_else(|| {
         fail(ExitCode::Environment, "no CUDA toolkit to build a second time with", "cargo xtask provision")
     })?;
-    let inputs = Inputs::read_kernels(ctx.paths)?;
+    let inputs = Inputs::read_kernels(ctx.paths, ctx.experiment.as_deref())?;
     let scratch = tempfile::Builder::new().prefix("twice-").tempdir_in(ctx.paths.state())?;
     let jobs = compile::jobs(ctx, &inputs, scratch.path())?;
     compile::all(ctx, runtime, &toolkit.nvcc, &jobs)?;
