@@ -161,14 +161,19 @@ mod tests {
     use crate::PREEMPT;
     use crate::emulated::Emulated;
     use crate::launch::Device;
-    use crate::plan::{PlanFile, ProfileName};
     use harness_core::experiment::open;
     use harness_core::failure::code_of;
     use harness_core::sanitize::sanitize;
+    use schema::plan::{Plan, PlanFile, ProfileName};
     use schema::progress::Progress;
 
     fn plan(profile: ProfileName, phases: &[Phase]) -> Plan {
-        PlanFile::parse(include_str!("../../experiments/preempt/plan.toml")).unwrap().freeze(profile, phases).unwrap()
+        let phases: Vec<String> = phases.iter().map(|phase| phase.name().to_owned()).collect();
+        PlanFile::parse(include_str!("../../experiments/preempt/plan.toml")).unwrap().freeze(profile, &phases).unwrap()
+    }
+
+    fn programs_of(profile: ProfileName, phases: &[Phase]) -> Vec<Program> {
+        programs(&PreemptPlan::of(&plan(profile, phases)).unwrap())
     }
 
     fn run_program(name: &str) -> (anyhow::Result<()>, Vec<Progress>) {
@@ -186,7 +191,7 @@ mod tests {
     #[test]
     fn programs_follow_the_plan() {
         let names = |phases: &[Phase]| -> Vec<String> {
-            programs(&plan(ProfileName::Full, phases)).into_iter().map(Program::name).collect()
+            programs_of(ProfileName::Full, phases).into_iter().map(Program::name).collect()
         };
         let all = "timer calibrate drain baseline yield_p1_device yield_p1_host yield_p1_kernel yield_p4_device check";
         assert_eq!(names(&[]).join(" "), all);
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_program_ends_with_its_marker() {
-        for program in programs(&plan(ProfileName::Smoke, &[])) {
+        for program in programs_of(ProfileName::Smoke, &[]) {
             let (result, lines) = run_program(&program.name());
             result.unwrap();
             let Some(Progress::End { nonce, launches, configs, wrong, .. }) = lines.last() else { panic!("{lines:?}") };

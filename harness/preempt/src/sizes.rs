@@ -57,13 +57,12 @@ pub fn spread(events: u32, launches: u32, tasks_per_event: u32, blocks: u32, mos
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Phase;
     use harness_core::draws::Seed;
     use proptest::prelude::*;
     use schema::Digest;
 
     fn draws() -> Draws {
-        Seed::of(Digest::of("a"), Phase::Yield, "x").draws()
+        Seed::of(Digest::of("a"), "yield", "x").draws()
     }
 
     #[test]

@@ -196,7 +196,7 @@ fn lacking(end: &EndMark, needs: Needs, known: &Known) -> Vec<String> {
         why.push("no launch".to_owned());
     }
     for (needed, site) in [(needs.yields, "yield"), (needs.claim, "claim"), (needs.copy, "copy")] {
-        if needed && !end.sites.get(site).is_some_and(|times| *times > 0) {
+        if needed && end.sites.get(site).is_none_or(|times| *times == 0) {
             why.push(format!("site {site} was never passed"));
         }
     }
