@@ -93,7 +93,7 @@ struct SanitizeFlags {
     /// The frozen plan that the programs must cover
     #[arg(long)]
     plan: PathBuf,
-    /// Print the programs' names and do nothing
+    /// Print each program's name and the sites that it must pass, and do nothing
     #[arg(long, conflicts_with_all = ["program", "device", "nonce"])]
     list: bool,
     /// A program's name, or a control's symbol
@@ -181,7 +181,10 @@ fn run_sanitize(flags: SanitizeFlags) -> anyhow::Result<()> {
     let experiment = registry::find(&plan)?;
     let (Some(program), Some(device), Some(nonce)) = (flags.program, flags.device, flags.nonce) else {
         let mut stdout = std::io::stdout().lock();
-        return Ok(experiment.programs(&plan)?.iter().try_for_each(|program| writeln!(stdout, "{program}"))?);
+        return Ok(experiment.programs(&plan)?.iter().try_for_each(|program| {
+            let words = [&[program.name.clone()], program.sites.as_slice()].concat();
+            writeln!(stdout, "{}", words.join(" "))
+        })?);
     };
     let mut bench = open(experiment, &device, flags.cubins.as_deref(), &flags.flavor)?;
     sanitize(experiment, &mut *bench, &plan, &program, &nonce, &mut print::<Progress>)

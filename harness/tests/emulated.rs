@@ -104,7 +104,7 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
         assert_eq!((Digest::of(&bytes), bytes.len() as u64), (file.sha256, file.bytes), "{}{}", cell.name, file.suffix);
     }
     check_columns(&run.path(cell, ".clock.parquet"), cell::CLOCK_ROWS);
-    let launches = check_columns(&run.path(cell, ".launches.parquet"), cell::LAUNCHES);
+    let launches = check_columns(&run.path(cell, ".launches.parquet"), preempt::tables::LAUNCHES);
     let warmup = launches.u32("warmup").unwrap();
     assert_eq!(warmup.iter().sum::<u32>(), header.warmup_launches);
     let kept_wrong = launches.u32("wrong_tiles").unwrap().iter().zip(warmup).filter(|(_, warmup)| **warmup == 0);
@@ -112,10 +112,10 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
     assert_eq!(launches.u32("tasks").unwrap(), launches.u32("executed").unwrap());
     let names = match cell.work {
         Work::Timer => cell::TIMER_EVENTS,
-        Work::Calibrate { .. } => cell::CALIBRATE_EVENTS,
-        Work::Baseline { .. } => cell::BASELINE_EVENTS,
-        Work::Delay(_) | Work::Yield { .. } => cell::YIELD_EVENTS,
-        Work::Cost { .. } => cell::COST_EVENTS,
+        Work::Calibrate { .. } => preempt::tables::CALIBRATE_EVENTS,
+        Work::Baseline { .. } => preempt::tables::BASELINE_EVENTS,
+        Work::Delay(_) | Work::Yield { .. } => preempt::tables::YIELD_EVENTS,
+        Work::Cost { .. } => preempt::tables::COST_EVENTS,
     };
     let events = run.plan.events(&cell.work, &slots());
     let table = check_columns(&run.path(cell, ".parquet"), names);
@@ -157,7 +157,7 @@ fn a_smoke_run_records_every_cell() {
                 assert_eq!(header.facts.number("max_relative_error"), Some(0.0));
             }
             Work::Yield { .. } => {
-                let blocks = check_columns(&run.path(&cell, ".blocks.parquet"), cell::BLOCK_ROWS);
+                let blocks = check_columns(&run.path(&cell, ".blocks.parquet"), preempt::tables::BLOCK_ROWS);
                 assert_eq!(blocks.rows(), table.rows() * 3);
             }
             Work::Cost { .. } => {

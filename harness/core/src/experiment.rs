@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::target::Target;
 use schema::ExitCode;
 use schema::cell::{DeviceFacts, Facts};
-use schema::contract::{CellSpec, Contract};
+use schema::contract::{CellSpec, Contract, ProgramSpec};
 use schema::plan::Plan;
 use schema::progress::Sites;
 use schema::table::Table;
@@ -37,7 +37,7 @@ pub trait Experiment: Sync {
     ///
     /// # Errors
     /// As [`Experiment::contract`].
-    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<String>>;
+    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<ProgramSpec>>;
 
     /// Makes the bench on an open device.
     ///

@@ -26,8 +26,9 @@ pub fn sanitize(
         return control(bench, name, nonce, say);
     }
     let programs = experiment.programs(plan)?;
-    if !programs.iter().any(|program| program == name) {
-        let message = format!("no program {name:?} for this plan; there are {}", programs.join(", "));
+    if !programs.iter().any(|program| program.name == name) {
+        let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+        let message = format!("no program {name:?} for this plan; there are {}", names.join(", "));
         return Err(fail(ExitCode::Usage, message));
     }
     let mut session = Session::begin(bench.facts(), say)?;

@@ -5,9 +5,10 @@
 
 use crate::launch::{self, BaselineLaunch, BaselineRaw, DrainLaunch, Drainer};
 use crate::pilots::Context;
+use crate::tables::{BASELINE_EVENTS, anomaly};
 use harness_core::experiment::Measured;
 use harness_core::steady::Redraws;
-use schema::cell::{BASELINE_EVENTS, Facts, anomaly};
+use schema::cell::Facts;
 use schema::table::{Column, Table};
 
 /// At most one event in this many is drawn again, or [`REDRAWS`] of few events; what is beyond that stays, as an anomaly.

@@ -3,10 +3,11 @@
 use crate::launch::{self, CalibrateLaunch, CalibrateRaw};
 use crate::pilots::Context;
 use crate::plan::CalibratePlan;
+use crate::tables::CALIBRATE_EVENTS;
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
-use schema::cell::{CALIBRATE_EVENTS, Facts};
+use schema::cell::Facts;
 use schema::table::{Column, Table};
 
 /// Cells `k=…,blocks=…`.

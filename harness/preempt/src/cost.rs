@@ -6,10 +6,11 @@ use super::calibrate::flop_per_tile;
 use super::slot;
 use crate::launch::{self, DrainLaunch, Drainer};
 use crate::pilots::Context;
+use crate::tables::COST_EVENTS;
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
-use schema::cell::{COST_EVENTS, DeviceFacts, Facts};
+use schema::cell::{DeviceFacts, Facts};
 use schema::table::{Column, Table};
 
 /// Pilot drains of each poll-free candidate.

@@ -126,7 +126,7 @@ pub struct BaselineLaunch {
     pub event_id: u32,
 }
 
-/// Times of one baseline event; see `schema::cell::BASELINE_EVENTS`.
+/// Times of one baseline event; see `tables::BASELINE_EVENTS`.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "named as in BASELINE_EVENTS, which gives meaning and unit")]
 pub struct BaselineRaw {
@@ -292,7 +292,7 @@ mod tests {
         raw.record(&mut log, false);
         let table = log.table();
         let names: Vec<&str> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, schema::cell::LAUNCHES);
+        assert_eq!(names, crate::tables::LAUNCHES);
         let values = ["tasks", "executed", "wrong_tiles", "not_once"].map(|name| table.u32(name).unwrap()[0]);
         assert_eq!((values, raw.wrong()), ([9, 9, 1, 0], 1));
     }

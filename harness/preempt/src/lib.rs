@@ -16,6 +16,7 @@ pub mod pilots;
 pub mod plan;
 pub mod programs;
 pub mod sizes;
+pub mod tables;
 pub mod timeline;
 pub mod yields;
 
@@ -28,7 +29,7 @@ use launches::Launches;
 use plan::estimate::{EMULATED_TILE_US, GPU_TILE_US};
 use plan::{PreemptPlan, Work};
 use schema::cell::DeviceFacts;
-use schema::contract::{CellSpec, Contract};
+use schema::contract::{CellSpec, Contract, ProgramSpec};
 use schema::plan::Plan;
 use schema::progress::Sites;
 
@@ -81,8 +82,8 @@ impl Experiment for Preempt {
         Ok(PreemptPlan::of(plan)?.contract(&facts.slots, tile_us))
     }
 
-    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<String>> {
-        Ok(programs::programs(&PreemptPlan::of(plan)?).into_iter().map(programs::Program::name).collect())
+    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<ProgramSpec>> {
+        Ok(programs::programs(&PreemptPlan::of(plan)?).into_iter().map(programs::Program::spec).collect())
     }
 
     fn bench(&self, target: Target) -> anyhow::Result<Box<dyn Bench>> {

@@ -6,9 +6,11 @@
 use crate::launch::{BaselineLaunch, CalibrateLaunch, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch};
 use crate::launches::Launches;
 use crate::plan::{Phase, PreemptPlan, Setter};
+use crate::site;
 use anyhow::ensure;
 use harness_core::failure::fail;
 use schema::ExitCode;
+use schema::contract::ProgramSpec;
 use std::collections::BTreeSet;
 
 /// Blocks of a program's grid.
@@ -60,6 +62,17 @@ impl Program {
             Self::Yield { poll, set } => format!("yield_p{poll}_{}", set.name()),
             Self::Check => "check".to_owned(),
         }
+    }
+
+    /// As the contract names it: every tile is copied, every event is met and claimed, and the timer works on no tile.
+    #[must_use]
+    pub fn spec(self) -> ProgramSpec {
+        let sites: &[&str] = match self {
+            Self::Timer => &[],
+            Self::Calibrate | Self::Drain | Self::Baseline | Self::Check => &[site::COPY],
+            Self::Yield { .. } => &[site::CLAIM, site::COPY, site::YIELD],
+        };
+        ProgramSpec { name: self.name(), sites: sites.iter().map(|site| (*site).to_owned()).collect() }
     }
 }
 

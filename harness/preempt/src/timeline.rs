@@ -2,7 +2,7 @@
 
 use crate::launch::PreemptRaw;
 use crate::plan::{Leg, Setter};
-use schema::cell::{BLOCK_ROWS, YIELD_EVENTS, anomaly};
+use crate::tables::{BLOCK_ROWS, YIELD_EVENTS, anomaly};
 use schema::table::{Column, Table};
 use schema::timer::delayed_event;
 

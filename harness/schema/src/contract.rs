@@ -37,10 +37,8 @@ pub struct Contract {
     pub tables: BTreeMap<String, TableSpec>,
     /// Every cell, in the order they run.
     pub cells: Vec<CellSpec>,
-    /// Sites that a sanitizer program must have passed, by the launch mode that it covers.
-    pub sites: BTreeMap<String, Vec<String>>,
     /// Sanitizer programs that must have run.
-    pub programs: Vec<String>,
+    pub programs: Vec<ProgramSpec>,
     /// Figures, each a file below `summary/`.
     pub figures: Vec<FigureSpec>,
     /// What the headline shows.
@@ -87,6 +85,16 @@ pub struct Tally {
     pub what: String,
     /// Whether launches discarded as warm-up are judged too.
     pub warmup: bool,
+}
+
+/// A small bounded program for compute-sanitizer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSpec {
+    /// Its name on the command line and in verdicts.
+    pub name: String,
+    /// Sites of the kernels that it must pass at least once, by name; empty where its kernels count none.
+    pub sites: Vec<String>,
 }
 
 /// An event table.

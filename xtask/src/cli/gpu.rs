@@ -61,7 +61,8 @@ pub fn clocks(ctx: &Context<'_>, ask: &Clocks) -> Result<Done> {
 /// A plan whose experiment gives the load; which one does not matter for a clock.
 fn any_plan(paths: &Paths) -> Result<Frozen> {
     let name = experiments(paths)?.into_iter().next();
-    let name = name.ok_or_else(|| fail(ExitCode::Config, "there is no experiment to load the GPU with", "cargo xtask list"))?;
+    let name =
+        name.ok_or_else(|| fail(ExitCode::Config, "there is no experiment to load the GPU with", "cargo xtask list"))?;
     freeze(paths, &name, ProfileName::Smoke, &[])
 }
 

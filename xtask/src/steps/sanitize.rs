@@ -24,8 +24,9 @@ use host::process::Ended;
 use host::ui::Ui;
 use pure::personal::impersonal;
 use pure::sanitizer::budget::{Bounds, deadline};
-use pure::sanitizer::{FOUND, Known, Needs, Seen, judge_control, judge_program};
+use pure::sanitizer::{FOUND, Known, Seen, judge_control, judge_program};
 use pure::text::quoted;
+use schema::contract::ProgramSpec;
 use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, ExitCode};
 use std::cell::RefCell;
@@ -91,7 +92,7 @@ pub fn sanitize(ctx: &Context, runtime: &dyn Runtime, program: &Program) -> Resu
     let programs = session.programs()?;
     let verdicts = session.all(&programs)?;
     ctx.ui.done();
-    store.keep(verdicts, programs)
+    store.keep(verdicts, programs.into_iter().map(|program| program.name).collect())
 }
 
 /// What one call works with.
@@ -115,8 +116,8 @@ struct Plain {
 }
 
 impl Session<'_> {
-    /// The names of the programs that the plan measures, as the harness lists them.
-    fn programs(&self) -> Result<Vec<String>> {
+    /// The programs that the plan measures with, as the harness lists them: a name a line, and the sites it must pass.
+    fn programs(&self) -> Result<Vec<ProgramSpec>> {
         let args = ["sanitize", "--list", "--plan", path(&self.program.plan)?].map(str::to_owned).to_vec();
         let task = self.task("sanitize-list", path(&self.program.harness)?, args, false)?;
         let ended = self.runtime.run(&task, &mut |_| {})?;
@@ -132,27 +133,36 @@ impl Session<'_> {
             return Err(unlisted(&ending(&ended)));
         }
         let controls = Tool::ALL.map(Tool::control);
-        let names: Vec<String> =
-            ended.stdout.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        if let Some(odd) = names.iter().find(|name| !is_name(name)) {
-            return Err(unlisted(&format!("{:?} is not a program's name", quoted(odd, MOST_NAME_BYTES))));
+        let mut programs = Vec::new();
+        for line in ended.stdout.lines() {
+            let mut words = line.split_whitespace().map(str::to_owned);
+            let Some(name) = words.next() else { continue };
+            let sites: Vec<String> = words.collect();
+            if let Some(odd) = [&name].into_iter().chain(&sites).find(|word| !is_name(word)) {
+                return Err(unlisted(&format!(
+                    "{:?} is not a program's or a site's name",
+                    quoted(odd, MOST_NAME_BYTES)
+                )));
+            }
+            if !controls.contains(&name.as_str()) {
+                programs.push(ProgramSpec { name, sites });
+            }
         }
-        let names: Vec<String> = names.into_iter().filter(|name| !controls.contains(&name.as_str())).collect();
-        if names.is_empty() {
+        if programs.is_empty() {
             return Err(unlisted("the list is empty"));
         }
-        Ok(names)
+        Ok(programs)
     }
 
-    fn all(&self, programs: &[String]) -> Result<Vec<SanitizerVerdict>> {
+    fn all(&self, programs: &[ProgramSpec]) -> Result<Vec<SanitizerVerdict>> {
         let total = u32::try_from(Tool::ALL.len() * (1 + programs.len()))?;
         let mut verdicts = Vec::new();
         for (tool_idx, tool) in (0..).zip(Tool::ALL) {
-            let names = std::iter::once(tool.control()).chain(programs.iter().map(String::as_str));
-            for (i, name) in (1..).zip(names) {
+            let control = ProgramSpec { name: tool.control().to_owned(), sites: Vec::new() };
+            for (i, program) in (1..).zip([&control].into_iter().chain(programs)) {
                 let index = tool_idx * total / 4 + i;
-                self.ctx.ui.cell(index, total, &format!("{} {name}", tool.name()), 0);
-                let verdict = self.verdict(tool, name)?;
+                self.ctx.ui.cell(index, total, &format!("{} {}", tool.name(), program.name), 0);
+                let verdict = self.verdict(tool, program)?;
                 let missed = verdict.control_caught == Some(false);
                 verdicts.push(verdict);
                 // A tool that misses what was planted proves nothing about the rest.
@@ -165,18 +175,20 @@ impl Session<'_> {
     }
 
     /// The verdict kept from before, or a new one.
-    fn verdict(&self, tool: Tool, name: &str) -> Result<SanitizerVerdict> {
+    fn verdict(&self, tool: Tool, program: &ProgramSpec) -> Result<SanitizerVerdict> {
+        let name = &program.name;
         if let Some(kept) = self.store.settled(tool, name) {
             return Ok(kept);
         }
-        let verdict = self.check(tool, name)?;
+        let verdict = self.check(tool, program)?;
         let said = if verdict.why.is_empty() { String::new() } else { format!(": {}", verdict.why) };
         let line = format!("sanitize {} {name} {} ({:.1} s){said}", tool.name(), word(&verdict), verdict.seconds);
         self.ctx.ui.line(&line);
         Ok(verdict)
     }
 
-    fn check(&self, tool: Tool, name: &str) -> Result<SanitizerVerdict> {
+    fn check(&self, tool: Tool, program: &ProgramSpec) -> Result<SanitizerVerdict> {
+        let name = program.name.as_str();
         let nonce = nonce()?;
         let log_name = format!("{}-{name}.log", tool.name());
         let log_path = self.store.dir.join(&log_name);
@@ -200,7 +212,7 @@ impl Session<'_> {
         let known = known(self.program);
         let mut judged = match tool.control() == name {
             true => judge_control(&seen, &known),
-            false => judge_program(&seen, Needs::of(name), &known),
+            false => judge_program(&seen, &program.sites, &known),
         };
         judged.why += &odd;
         if judged.state == State::Inconclusive {

@@ -5,9 +5,9 @@ use super::abi::UrgentArgs;
 use super::compare::UrgentOutputs;
 use super::work::{TILE_BYTES, WorkPlan, word};
 use crate::launch::{BaselineLaunch, BaselineRaw};
+use crate::tables::anomaly;
 use harness_core::gpu::{Arg, Shape};
 use harness_core::oracle::UNWRITTEN;
-use schema::cell::anomaly;
 use std::time::{Duration, Instant};
 
 /// How long the host waits for a word from the device: a drain lasts milliseconds ...
@@ -119,7 +119,7 @@ impl Seen {
     }
 }
 
-/// The bits of `schema::cell::anomaly` that hold for an event.
+/// The bits of `tables::anomaly` that hold for an event.
 fn anomalies(issue: Duration, seen: &Seen, once: bool) -> u32 {
     let mut bits = 0;
     if seen.drain_done.is_some_and(|done| done <= issue) {

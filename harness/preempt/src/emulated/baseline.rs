@@ -4,7 +4,7 @@ use super::grid::{BlockReport, Grid, first_start, launch_raw, narrow};
 use super::{Emulated, config, task_pair};
 use crate::launch::{BaselineLaunch, BaselineRaw};
 use crate::oracle::Pair;
-use schema::cell::anomaly;
+use crate::tables::anomaly;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Instants both sides see; zero means "not yet".

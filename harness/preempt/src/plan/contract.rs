@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 const TILES: &str = "tiles";
 const WAITS: &str = "waits";
 const YIELDS: &str = "yields";
+const LEGS: &str = "legs";
 const DRAINS: &str = "drains";
 
 impl PreemptPlan {
@@ -34,11 +35,12 @@ impl PreemptPlan {
                 (TILES.to_owned(), tiles()),
                 (WAITS.to_owned(), waits()),
                 (YIELDS.to_owned(), yields()),
+                // The same columns; rows of single blocks are kept of yields alone.
+                (LEGS.to_owned(), TableSpec { blocks: None, ..yields() }),
                 (DRAINS.to_owned(), drains()),
             ]),
             cells: cells.iter().map(|cell| of.cell(cell, self.estimate_s(&cell.work, slots, tile_us))).collect(),
-            sites: sites(),
-            programs: programs(self).into_iter().map(Program::name).collect(),
+            programs: programs(self).into_iter().map(Program::spec).collect(),
             figures: of.figures(),
             headline: of.headline(),
         }
@@ -75,15 +77,6 @@ fn launches() -> LaunchSpec {
         ],
         zero: vec![tally("deadline_hits", "blocks hit their deadline", false)],
     }
-}
-
-/// Sites that a program must pass, by the mode it covers: every tile is copied, and every event is met and claimed.
-fn sites() -> BTreeMap<String, Vec<String>> {
-    let named = |sites: &[&str]| sites.iter().map(|site| (*site).to_owned()).collect::<Vec<_>>();
-    let tile = ["calibrate", "poison", "drain", "baseline", "urgent"].map(|mode| (mode.to_owned(), named(&["copy"])));
-    let event = ["event_device", "event_host", "event_kernel", "setter"]
-        .map(|mode| (mode.to_owned(), named(&["claim", "copy", "yield"])));
-    tile.into_iter().chain(event).collect()
 }
 
 fn column(name: &str, kind: Kind, role: Role) -> ColumnSpec {
@@ -152,7 +145,7 @@ fn yields() -> TableSpec {
         ("ready", Derive::Rows),
     ];
     let blocks = BlocksSpec {
-        columns: schema::cell::BLOCK_ROWS.iter().map(|name| (*name).to_owned()).collect(),
+        columns: crate::tables::BLOCK_ROWS.iter().map(|name| (*name).to_owned()).collect(),
         derived: derived.map(|(event, how)| Derivation { event: event.to_owned(), how }).into(),
     };
     let columns = columns.map(|(name, kind, role)| column(name, kind, role)).into();
@@ -267,7 +260,7 @@ impl Preempt<'_> {
                     host,
                 };
                 let metrics = vec![plain(delay), plain(Recipe::Anomalies)];
-                spec(YIELDS, vec![kind(mode, None, &polling(1), None)], expects, event_checks(host), metrics)
+                spec(LEGS, vec![kind(mode, None, &polling(1), None)], expects, event_checks(host), metrics)
             }
             Work::Calibrate { blocks, .. } => {
                 let plan = &profile.calibrate;

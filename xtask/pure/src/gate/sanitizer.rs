@@ -138,10 +138,11 @@ fn cubins_of(evidence: &Evidence, symbol: &str) -> BTreeSet<Digest> {
 }
 
 /// A clean verdict with evidence that something ran: launches, out of a cubin of this build, past every site that the contract
-/// names for the mode.
+/// names for the program.
 fn is_positive(evidence: &Evidence, verdict: &SanitizerVerdict, shape: Shape<'_>, cubins: &BTreeSet<Digest>) -> bool {
-    let sites = evidence.contract.sites.get(shape.1).map(Vec::as_slice).unwrap_or_default();
-    let passed = sites.iter().all(|site| verdict.sites.get(site).is_some_and(|times| *times > 0));
+    let spec = evidence.contract.programs.iter().find(|program| program.name == verdict.program);
+    let sites = spec.map(|program| program.sites.as_slice()).unwrap_or_default();
+    let passed = spec.is_some() && sites.iter().all(|site| verdict.sites.get(site).is_some_and(|times| *times > 0));
     let built = |config: &LaunchConfig| config.cubin.is_some_and(|cubin| cubins.contains(&cubin));
     let launched = verdict.configs.iter().any(|config| self::shape(config) == shape && built(config));
     let clean = verdict.state == State::Clean && verdict.findings == Some(0) && verdict.exit_code == Some(0);
@@ -153,8 +154,8 @@ fn missing(evidence: &Evidence) -> Vec<String> {
     let mut reasons = Vec::new();
     for tool in Tool::ALL {
         let ran: BTreeSet<&str> = programs(evidence, tool).map(|verdict| verdict.program.as_str()).collect();
-        let missing = evidence.contract.programs.iter().filter(|program| !ran.contains(program.as_str()));
-        reasons.extend(missing.map(|program| format!("program {program} did not run under {}", tool.name())));
+        let missing = evidence.contract.programs.iter().filter(|program| !ran.contains(program.name.as_str()));
+        reasons.extend(missing.map(|program| format!("program {} did not run under {}", program.name, tool.name())));
     }
     reasons
 }

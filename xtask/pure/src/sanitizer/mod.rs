@@ -49,26 +49,6 @@ pub struct Known {
     pub cubins: BTreeSet<Digest>,
 }
 
-/// Sites that a program must have passed at least once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
-    /// Blocks leave the background loop for an event.
-    pub yields: bool,
-    /// Urgent tasks are claimed.
-    pub claim: bool,
-    /// Chunks are copied into shared memory.
-    pub copy: bool,
-}
-
-impl Needs {
-    /// What a program must pass, by its name: every tile kernel copies, a yield kernel also yields and claims. The timer works
-    /// on no tile.
-    pub fn of(program: &str) -> Self {
-        let yields = program.contains("yield");
-        Self { yields, claim: yields, copy: program != "timer" }
-    }
-}
-
 /// A verdict and what it rests on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
@@ -98,11 +78,11 @@ impl Judgement {
     }
 }
 
-/// Judges a program that must be clean.
-pub fn judge_program(seen: &Seen, needs: Needs, known: &Known) -> Judgement {
+/// Judges a program that must be clean and must have passed these sites.
+pub fn judge_program(seen: &Seen, sites: &[String], known: &Known) -> Judgement {
     let (end, mut why) = match end_mark(seen.stdout, seen.nonce) {
         Ok(end) => {
-            let why = lacking(&end, needs, known);
+            let why = lacking(&end, sites, known);
             (end, why)
         }
         Err(missing) => (EndMark::default(), vec![missing]),
@@ -190,15 +170,13 @@ fn ending(seen: &Seen, expected: i32) -> Option<String> {
 }
 
 /// What the end marker lacks as evidence that the program did its work, and did it right.
-fn lacking(end: &EndMark, needs: Needs, known: &Known) -> Vec<String> {
+fn lacking(end: &EndMark, sites: &[String], known: &Known) -> Vec<String> {
     let mut why = Vec::new();
     if end.launches == 0 {
         why.push("no launch".to_owned());
     }
-    for (needed, site) in [(needs.yields, "yield"), (needs.claim, "claim"), (needs.copy, "copy")] {
-        if needed && end.sites.get(site).is_none_or(|times| *times == 0) {
-            why.push(format!("site {site} was never passed"));
-        }
+    for site in sites.iter().filter(|site| end.sites.get(*site).is_none_or(|times| *times == 0)) {
+        why.push(format!("site {site} was never passed"));
     }
     if end.wrong > 0 {
         why.push(format!("{} outputs wrong or unwritten", end.wrong));

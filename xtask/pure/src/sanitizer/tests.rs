@@ -2,6 +2,16 @@
 
 use super::log::{Reading, planted, read};
 use super::*;
+
+/// The sites of a program of this name: every tile is copied, a yield is also met and claimed.
+fn needs(program: &str) -> Vec<String> {
+    let sites: &[&str] = match program {
+        "timer" => &[],
+        name if name.contains("yield") => &["yield", "claim", "copy"],
+        _ => &["copy"],
+    };
+    sites.iter().map(|site| (*site).to_owned()).collect()
+}
 use proptest::prelude::*;
 use schema::cell::LaunchConfig;
 use schema::progress::{Progress, Sites};
@@ -61,7 +71,7 @@ fn stdout(end: EndMark) -> String {
 /// The verdict over a yield program with this log and end.
 fn verdict(tool: Tool, log: &str, code: Option<i32>, stdout: &str) -> Judgement {
     let seen = Seen { tool, log, code, timed_out: false, stdout, nonce: NONCE };
-    judge_program(&seen, Needs::of("yield"), &known())
+    judge_program(&seen, &needs("yield"), &known())
 }
 
 fn state_of(tool: Tool, log: &str) -> State {
@@ -312,8 +322,8 @@ fn a_program_without_yields_needs_only_copies() {
     end.sites = Sites::from([("yield".to_owned(), 0), ("claim".to_owned(), 0), ("copy".to_owned(), 1)]);
     let (log, out) = (clean_log(Tool::Memcheck), stdout(end));
     let seen = Seen { tool: Tool::Memcheck, log: &log, code: Some(0), timed_out: false, stdout: &out, nonce: NONCE };
-    assert_eq!(judge_program(&seen, Needs::of("drain_64"), &known()).state, State::Clean);
-    assert_eq!(judge_program(&seen, Needs::of("poll_yield_64"), &known()).state, State::Inconclusive);
+    assert_eq!(judge_program(&seen, &needs("drain_64"), &known()).state, State::Clean);
+    assert_eq!(judge_program(&seen, &needs("poll_yield_64"), &known()).state, State::Inconclusive);
 }
 
 /// What the harness printed of each program on an H200, run under racecheck.
@@ -329,7 +339,7 @@ fn captured_end_markers_hold_what_their_programs_need() {
         let log = clean_log(Tool::Racecheck);
         let seen =
             Seen { tool: Tool::Racecheck, log: &log, code: Some(0), timed_out: false, stdout: &out, nonce: "NONCE" };
-        let verdict = judge_program(&seen, Needs::of(program), &known);
+        let verdict = judge_program(&seen, &needs(program), &known);
         assert_eq!(verdict.state, State::Clean, "{program}: {}", verdict.why);
     }
 }
@@ -345,7 +355,7 @@ fn a_clean_log_with_another_ending_is_inconclusive() {
         (Some(0), true, "deadline"),
     ] {
         let seen = Seen { tool: Tool::Racecheck, log: &log, code, timed_out, stdout: &out, nonce: NONCE };
-        let verdict = judge_program(&seen, Needs::of("yield"), &known());
+        let verdict = judge_program(&seen, &needs("yield"), &known());
         assert_eq!(verdict.state, State::Inconclusive);
         assert!(verdict.why.contains(said), "{}", verdict.why);
     }
@@ -551,8 +561,7 @@ fn kept(tool: Tool, control: bool) -> (schema::sanitize::SanitizerVerdict, Strin
         stdout: &printed,
         nonce: NONCE,
     };
-    let judged =
-        if control { judge_control(&seen, &known()) } else { judge_program(&seen, Needs::of("yield"), &known()) };
+    let judged = if control { judge_control(&seen, &known()) } else { judge_program(&seen, &needs("yield"), &known()) };
     let verdict = schema::sanitize::SanitizerVerdict {
         format: schema::sanitize::VERDICT_FORMAT,
         tool,
@@ -625,7 +634,7 @@ fn audited(fault: &str, tool: Tool, code: i32) -> Judgement {
         cubins: configs.iter().filter_map(|config| config.cubin).collect(),
     };
     let seen = Seen { tool, log: &log, code: Some(code), timed_out: false, stdout: &stdout, nonce };
-    judge_program(&seen, Needs::of("yield_p1_device"), &known)
+    judge_program(&seen, &needs("yield_p1_device"), &known)
 }
 
 /// No tool sees a flag that is polled with a plain load or a claim that is no exchange: both are in global memory, and racecheck looks at

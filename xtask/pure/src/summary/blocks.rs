@@ -145,7 +145,7 @@ fn signed(ns: u32) -> i64 {
 mod tests {
     use super::*;
     use crate::trial::synthetic;
-    use schema::cell::BLOCK_ROWS;
+    use preempt::tables::BLOCK_ROWS;
     use schema::plan::ProfileName;
     use schema::table::Column;
 

@@ -6,9 +6,10 @@ use crate::gate::evidence::CellEvidence;
 use crate::summary::CellData;
 use crate::trial::synthetic::{self, SLOTS, set_column};
 use preempt::plan::{Leg, PreemptPlan, Setter, Work};
+use preempt::tables::BLOCK_ROWS;
 use schema::Digest;
 use schema::build::BuildRecord;
-use schema::cell::{BLOCK_ROWS, CLOCK_ROWS, CellFile, CellRecord, LaunchConfig};
+use schema::cell::{CLOCK_ROWS, CellFile, CellRecord, LaunchConfig};
 use schema::table::{Column, Table};
 use std::collections::{BTreeMap, BTreeSet};
 

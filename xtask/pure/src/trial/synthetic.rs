@@ -7,7 +7,7 @@ use preempt::plan::{
 };
 use schema::cell::{CellRecord, Facts};
 use schema::compare::Bands;
-use schema::contract::Contract;
+use schema::contract::{Contract, ProgramSpec};
 use schema::plan::{ClockClass, Plan, ProfileName, Slots};
 use schema::table::{Column, Table};
 use schema::timer::delayed_event;
@@ -71,7 +71,9 @@ pub fn frozen(plan: &PreemptPlan) -> Plan {
 
 /// What a run of the plan must contain; one made-up program stands for all.
 pub fn contract(plan: &PreemptPlan) -> Contract {
-    Contract { programs: vec!["everything".to_owned()], ..plan.contract(&SLOTS, 6.0) }
+    let sites = ["claim", "copy", "yield"].map(str::to_owned).into();
+    let everything = ProgramSpec { name: "everything".to_owned(), sites };
+    Contract { programs: vec![everything], ..plan.contract(&SLOTS, 6.0) }
 }
 
 /// Every cell of the plan, in its order.

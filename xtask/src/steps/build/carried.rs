@@ -151,7 +151,12 @@ fn rebuild(
     fresh: &Fresh,
 ) -> Result<()> {
     let archs: std::collections::BTreeSet<String> = record.cubins.iter().map(|cubin| cubin.arch.clone()).collect();
-    let everything = BuildContext { archs: archs.into_iter().collect(), environment_key: String::new(), experiment: ctx.experiment.clone(), ..*ctx };
+    let everything = BuildContext {
+        archs: archs.into_iter().collect(),
+        environment_key: String::new(),
+        experiment: ctx.experiment.clone(),
+        ..*ctx
+    };
     let inputs = Inputs::read_kernels(ctx.paths, ctx.experiment.as_deref())?;
     let scratch = tempfile::tempdir_in(fresh.path())?;
     let jobs = compile::jobs(&everything, &inputs, scratch.path())?;

@@ -139,7 +139,10 @@ mod tests {
         check("common/ptx.cuh", true);
         check("controls/race.cu", true);
         check("reduction/sum.cu", false);
-        assert!(is_of("Cargo.toml", &SHARED_CRATES, Some("preempt")) && !is_of("other/src/lib.rs", &SHARED_CRATES, Some("preempt")));
+        assert!(
+            is_of("Cargo.toml", &SHARED_CRATES, Some("preempt"))
+                && !is_of("other/src/lib.rs", &SHARED_CRATES, Some("preempt"))
+        );
     }
 
     #[test]

@@ -5,12 +5,12 @@
 use super::faults_of_data::launches;
 use super::{YIELD, refuses, set_at};
 use crate::trial::{evidence, find};
+use preempt::tables::anomaly;
 use pure::gate::evidence::Evidence;
 use pure::gate::judge;
 use pure::summary::summarize;
 use pure::trial::synthetic::{SLOTS, cells, plan, set_column, take_rows};
 use schema::Digest;
-use schema::cell::anomaly;
 use schema::environment::ClockRecord;
 use schema::plan::{ClockClass, Phase, ProfileName};
 use schema::sanitize::{State, Tool};

@@ -2,9 +2,9 @@
 
 use super::{YIELD, refuses, set_at};
 use crate::trial::{evidence, find};
+use preempt::tables::anomaly;
 use pure::gate::{evidence::Evidence, judge};
 use pure::trial::synthetic::{set_column, take_rows};
-use schema::cell::anomaly;
 use schema::plan::ClockClass;
 use schema::table::{Column, Table};
 
