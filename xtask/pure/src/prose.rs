@@ -7,10 +7,10 @@
 //! | cited | somebody else's, on a line with `[cited: KEY]` or in a table row that fills a column `source` |
 //! | stated | a limit, a setting or a threshold of ours, as inline code; fenced blocks count as code |
 //!
-//! The keys of sources are the rows under "## Sources" in FINDINGS.md. A region between `assay:begin` and `assay:end` is
-//! rendered from data and compared as a whole, so only regions that are known for that are left out.
+//! The keys are the rows under "## Sources" in the FINDINGS.md of each experiment. A region between `assay:begin` and
+//! `assay:end` is rendered from data and compared as a whole, so the regions listed in [`REGIONS`] are left out here.
 //!
-//! A figure with a unit that is none of these is a finding, and so is a published number that is not referred to as such.
+//! A figure with a unit that is none of these is a finding, and so is a published number that is printed without a reference.
 //! The page is read by a CommonMark parser; what it does not show as its reader sees it, such as HTML, is a finding too.
 
 mod figures;
@@ -38,7 +38,7 @@ pub struct Wrong {
     pub what: String,
 }
 
-/// The keys of the sources that FINDINGS.md lists.
+/// The keys of the sources that a page of findings lists.
 #[must_use]
 pub fn sources(findings: &str) -> BTreeSet<String> {
     let section = findings.lines().skip_while(|line| *line != "## Sources").skip(1);
@@ -58,7 +58,7 @@ pub fn untyped(page: &str, text: &str, sources: &BTreeSet<String>, numbers: &Num
     let mut typed = read.sourced;
     for (line, key) in read.blocks.iter().flat_map(citations) {
         if !sources.contains(key) {
-            add(line, format!("[cited: {key}] names no row under \"## Sources\" of FINDINGS.md"));
+            add(line, format!("[cited: {key}] names no row under \"## Sources\" of an experiment's FINDINGS.md"));
         }
         typed.insert(line);
     }

@@ -7,6 +7,7 @@ use crate::runs::published;
 use anyhow::Result;
 use host::paths::Paths;
 use pure::prose::{self, Wrong};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xshell::cmd;
 
@@ -128,7 +129,10 @@ fn numbers(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
     let runs = published::runs(paths)?;
     let numbers = published::numbers(paths, &runs)?;
     let read = |name: &str| fs_err::read_to_string(paths.root().join(name));
-    let cited = read("FINDINGS.md").map(|text| prose::sources(&text)).unwrap_or_default();
+    let mut cited = BTreeSet::new();
+    for name in tracked.iter().filter(|name| name.starts_with("harness/experiments/") && name.ends_with("/FINDINGS.md")) {
+        cited.extend(prose::sources(&read(name)?));
+    }
     let mut findings = Vec::new();
     for name in tracked.iter().filter(|name| name.ends_with(".md")) {
         let text = read(name)?;
@@ -284,11 +288,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         let put = |name: &str, text: &str| fs_err::write(dir.path().join(name), text).unwrap();
-        put("FINDINGS.md", "## Sources\n\n| key | source |\n|---|---|\n| a | b |\n");
+        fs_err::create_dir_all(dir.path().join("harness/experiments/x")).unwrap();
+        put("harness/experiments/x/FINDINGS.md", "## Sources\n\n| key | source |\n|---|---|\n| a | b |\n");
         put("A.md", "# A\n\n5 us, 6 us [cited: a]\n`7 us`\n");
         put("B.md", "# B\n\nIt takes 5 us.\n<!-- assay:measured RUN x@y -->5 us<!-- /assay -->\n");
         put("NOTEBOOK.md", "# Notebook\n\nAbout 5 us.\n");
-        let tracked = ["FINDINGS.md", "A.md", "B.md", "NOTEBOOK.md"].map(str::to_owned);
+        let tracked = ["harness/experiments/x/FINDINGS.md", "A.md", "B.md", "NOTEBOOK.md"].map(str::to_owned);
         let found: Vec<String> = numbers(&paths, &tracked).unwrap().into_iter().map(|found| found.path).collect();
         assert_eq!(found, ["B.md:4", "B.md:3"]);
     }
