@@ -94,6 +94,14 @@ fn schema_parts(read: &mut Reader<'_>, harness: &BTreeMap<String, Source>) -> Re
     Ok(parts)
 }
 
+/// Every text in quotes of a Rust file, outside of its tests.
+///
+/// # Errors
+/// When the file does not parse.
+pub fn literals(text: &str) -> Result<BTreeSet<String>> {
+    Ok(Source::parse(text)?.literals())
+}
+
 fn source(path: &str, read: &mut Reader<'_>) -> Result<Source> {
     let text = read(path)?.with_context(|| format!("{path} is absent"))?;
     Source::parse(&text).with_context(|| format!("{path} does not parse"))

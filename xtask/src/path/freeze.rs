@@ -180,6 +180,8 @@ mod tests {
 
     #[test]
     fn the_instrument_phase_always_runs() {
-        assert_eq!(chosen(&["yield".to_owned()]).unwrap(), vec![Phase::Instrument, Phase::Yield]);
+        let (_dir, paths) = paths_with(&shipped());
+        let frozen = freeze(&paths, "preempt", ProfileName::Smoke, &["yield".to_owned()]).unwrap();
+        assert_eq!(frozen.plan.phases, ["instrument", "yield"]);
     }
 }

@@ -2,6 +2,8 @@
 //! module and says what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it
 //! mends nothing.
 
+mod names;
+
 use super::shell;
 use crate::runs::published;
 use anyhow::Result;
@@ -53,6 +55,7 @@ pub fn tidy(paths: &Paths) -> Result<Vec<Finding>> {
         }
     }
     findings.extend(orphans(paths.root(), &tracked)?);
+    findings.extend(names::told(paths, &tracked)?);
     findings.extend(numbers(paths, &tracked)?);
     let kernels = crate::steps::build::kernels_forbidden(&paths.kernels())?;
     findings.extend(kernels.into_iter().map(|found| Finding { path: found.path, what: found.what }));

@@ -121,7 +121,8 @@ mod tests {
     }
 
     fn intent(run: &str, plan: &str) -> Intent {
-        Intent { run: run.into(), plan: Digest::of(plan), sass: Digest::of("sass"), device: "gpu".into() }
+        let [plan, sass, contract] = [plan, "sass", "contract"].map(Digest::of);
+        Intent { run: run.into(), plan, sass, device: "gpu".into(), contract }
     }
 
     fn outcomes(paths: &Paths, plan: &str) -> Vec<(u64, String)> {

@@ -14,14 +14,17 @@ use pure::gate::{Evidence, Facts, rules};
 use pure::measured::sass_digest;
 use pure::notebook::{Fields, Kind, NewEntry, Status, append, parse};
 use pure::summary::CellData;
+use preempt::plan::PreemptPlan;
 use pure::trial::synthetic::{self, SLOTS};
 use pure::trial::{cells, records};
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::claim::ClaimFile;
+use schema::compare::Bands;
+use schema::contract::{CONTRACT, Contract};
 use schema::environment::Environment;
 use schema::manifest::{Source, Step};
-use schema::plan::{Plan, PlanFile, ProfileName};
+use schema::plan::{ClockClass, Plan, PlanFile, ProfileName, Terms};
 use schema::table::Table;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +38,12 @@ pub(crate) const RUN: &str = "20260101T000000Z-test-00000000";
 pub(crate) struct Trial {
     /// The run's id.
     pub(crate) run: String,
-    pub(crate) plan: Plan,
+    /// The numbers of the plan.
+    pub(crate) plan: PreemptPlan,
+    /// The rest of it.
+    pub(crate) clocks: ClockClass,
+    pub(crate) terms: BTreeMap<String, Terms>,
+    pub(crate) compare: Bands,
     pub(crate) claims: ClaimFile,
     pub(crate) environment: Environment,
     pub(crate) build: BuildRecord,
@@ -97,10 +105,24 @@ impl Trial {
             registration: Registration::Before,
             rules: Some(rules::rules()),
             files: BTreeMap::new(),
+            clocks: ClockClass::Stable,
+            terms: BTreeMap::new(),
+            compare: Bands::new(),
             plan,
             build,
             cells,
         }
+    }
+
+    /// The plan as the run carries it.
+    pub(crate) fn frozen(&self) -> Plan {
+        let (terms, compare) = (self.terms.clone(), self.compare.clone());
+        Plan { clocks: self.clocks, terms, compare, ..synthetic::frozen(&self.plan) }
+    }
+
+    /// What the run must contain.
+    pub(crate) fn contract(&self) -> Contract {
+        synthetic::contract(&self.plan)
     }
 
     /// The same run measured on kernels of this SASS, by symbol.
@@ -173,14 +195,18 @@ impl Trial {
     }
 
     fn register(&self, disk: &OnDisk) {
+        let frozen = self.frozen();
         let plan = PlanFile {
-            format: self.plan.format,
-            experiment: self.plan.experiment.clone(),
+            format: frozen.format,
+            experiment: frozen.experiment,
             title: "a trial".to_owned(),
-            clocks: self.plan.clocks,
-            terms: self.plan.terms.clone(),
-            compare: self.plan.compare.clone(),
-            profile: BTreeMap::from([(self.plan.profile_name, self.plan.profile.clone())]),
+            program: frozen.program,
+            clocks: frozen.clocks,
+            phases: frozen.phases,
+            minutes: BTreeMap::new(),
+            terms: frozen.terms,
+            compare: frozen.compare,
+            profile: BTreeMap::from([(frozen.profile_name, frozen.profile)]),
         };
         disk.put("harness/experiments/preempt/plan.toml", &toml::to_string(&plan).unwrap());
         disk.put("harness/experiments/preempt/claims.toml", &toml::to_string(&self.claims).unwrap());
@@ -206,8 +232,9 @@ impl Trial {
     fn write_run(&self, disk: &OnDisk) {
         let run = disk.paths.run(&self.run);
         let file = |name: &str, bytes: &[u8]| write_whole(&run.join(name), bytes).unwrap();
-        let plan = toml::to_string(&self.plan).unwrap();
+        let plan = toml::to_string(&self.frozen()).unwrap();
         file("plan.toml", plan.as_bytes());
+        file(CONTRACT, &self.contract_bytes());
         file("claims.toml", toml::to_string(&self.claims).unwrap().as_bytes());
         file("environment.json", &serde_json::to_vec_pretty(&self.environment).unwrap());
         file("build/resources.json", &serde_json::to_vec_pretty(&self.build).unwrap());
@@ -228,19 +255,27 @@ impl Trial {
         }
         for cell in &self.cells {
             let (record, tables) = cells::files(cell, Digest::of(&plan));
-            let stem = format!("cells/{}/{}", record.phase.name(), record.cell);
+            let stem = format!("cells/{}/{}", record.phase, record.cell);
             tables.iter().for_each(|(suffix, bytes)| file(&format!("{stem}{suffix}"), bytes));
             file(&format!("{stem}.json"), &serde_json::to_vec_pretty(&record).unwrap());
         }
+    }
+
+    /// The contract as it is written.
+    fn contract_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(&self.contract()).unwrap();
+        bytes.push(b'\n');
+        bytes
     }
 
     fn inputs(&self, disk: &OnDisk, commit: String) -> SealInputs {
         let mut chain = Chain::default();
         let intent = Intent {
             run: self.run.clone(),
-            plan: Digest::of(toml::to_string(&self.plan).unwrap()),
+            plan: Digest::of(toml::to_string(&self.frozen()).unwrap()),
             sass: sass_digest(&self.build, &self.environment.device.arch),
             device: self.environment.device.id.clone(),
+            contract: Digest::of(self.contract_bytes()),
         };
         let (opened, open_line) = chain.open(intent, "2026-01-01T00:00:00Z".to_owned()).unwrap();
         let (closed, close_line) = chain.close(opened.n, MEASURED).unwrap();
@@ -271,7 +306,7 @@ impl Trial {
 }
 
 /// One cell of each kind, so that a test takes seconds.
-fn small_plan(events: u32) -> Plan {
+fn small_plan(events: u32) -> PreemptPlan {
     let mut plan = synthetic::plan(ProfileName::Full, events);
     plan.profile.instrument.delay_events = 2_000;
     plan.profile.calibrate.k = vec![64];

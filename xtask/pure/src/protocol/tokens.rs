@@ -56,6 +56,13 @@ impl Source {
         found
     }
 
+    /// Every text in quotes, outside of tests and of what is said about an item.
+    pub(super) fn literals(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        literals(self.0.to_token_stream(), &mut found);
+        found
+    }
+
     /// Every word that something is looked up in: what stands before a `::`.
     pub(super) fn first_words(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
@@ -229,6 +236,17 @@ fn paths_into(tokens: TokenStream, start: &str, found: &mut BTreeSet<String>) {
                 None => {}
             },
             TokenTree::Group(group) => paths_into(group.stream(), start, found),
+            _ => {}
+        }
+    }
+}
+
+fn literals(tokens: TokenStream, found: &mut BTreeSet<String>) {
+    let tokens = flat(tokens);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Literal(literal) => found.extend(syn::parse_str::<syn::LitStr>(&literal.to_string()).map(|it| it.value())),
+            TokenTree::Group(group) if !is_doc(token) || at == 0 => literals(group.stream(), found),
             _ => {}
         }
     }

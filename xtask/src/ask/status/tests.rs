@@ -160,15 +160,21 @@ fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
         change(&mut plan);
         disk.put(name, &toml::to_string(&plan).unwrap());
     };
-    edit(|plan| plan.profile.get_mut(&ProfileName::Full).unwrap().calibrate.launches += 1);
+    fn calibrate(plan: &mut PlanFile) -> &mut toml::Table {
+        plan.profile.get_mut(&ProfileName::Full).unwrap()["calibrate"].as_table_mut().unwrap()
+    }
+    fn add_launches(plan: &mut PlanFile, more: i64) {
+        let launches = calibrate(plan).get_mut("launches").unwrap();
+        *launches = (launches.as_integer().unwrap() + more).into();
+    }
+    edit(|plan| add_launches(plan, 1));
     check_stale(&ask(&disk), "plan: the numbers of phase calibrate are others", |id| of_phase(id, "calibrate"));
     edit(|plan| {
-        let calibrate = &mut plan.profile.get_mut(&ProfileName::Full).unwrap().calibrate;
-        calibrate.launches -= 1;
-        calibrate.k.push(96);
+        add_launches(plan, -1);
+        calibrate(plan).get_mut("k").unwrap().as_array_mut().unwrap().push(96.into());
     });
     check_all(&ask(&disk), State::Current, "");
-    edit(|plan| plan.profile.get_mut(&ProfileName::Full).unwrap().calibrate.k = vec![96]);
+    edit(|plan| drop(calibrate(plan).insert("k".to_owned(), vec![96].into())));
     check_stale(&ask(&disk), "is no cell of it any more", |id| of_phase(id, "calibrate"));
     fs_err::remove_file(disk.root.path().join(name)).unwrap();
     check_all(&ask(&disk), State::Stale, "plan: this tree's plan file has no such run any more");

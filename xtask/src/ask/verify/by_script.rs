@@ -1,7 +1,7 @@
 //! `scripts/recompute.py`, which shares no code with ours, against our own summary of a made-up run.
 
 use pure::summary::{CellData, summarize};
-use pure::trial::synthetic::{SLOTS, cells, plan};
+use pure::trial::synthetic::{cells, contract, plan};
 use schema::Digest;
 use schema::metrics::Metric;
 use schema::plan::ProfileName;
@@ -24,7 +24,7 @@ fn python() -> Option<String> {
 /// A run as `publish` lays it out.
 fn publish(root: &Path, metrics: &[Metric], cells: &[CellData]) {
     for CellData { record, events, launches } in cells {
-        let dir = root.join("results/events").join(RUN).join("cells").join(record.phase.name());
+        let dir = root.join("results/events").join(RUN).join("cells").join(&record.phase);
         fs_err::create_dir_all(&dir).unwrap();
         events.write(&dir.join(format!("{}.parquet", record.cell))).unwrap();
         if let Some(launches) = launches {
@@ -62,7 +62,7 @@ fn a_script_without_our_code_gets_the_same_digits() {
     let mut plan = plan(ProfileName::Full, 10_000);
     plan.profile.baseline.events = 500;
     let cells = cells(&plan);
-    let mut metrics = summarize(&plan, &SLOTS, RUN, &cells).unwrap();
+    let mut metrics = summarize(&contract(&plan), RUN, &cells).unwrap();
     let dir = tempfile::tempdir().unwrap();
     publish(dir.path(), &metrics, &cells);
     let run = || {

@@ -313,7 +313,7 @@ fn no_forged_table_makes_the_judgement_panic() {
             return;
         }
         let data: Vec<CellData> = forged.cells.iter().map(|cell| cell.data.clone()).collect();
-        forged.recomputed = derive(&forged.plan, &forged.environment.device.slots, RUN, &data);
+        forged.recomputed = derive(&forged.contract, RUN, &data);
         drop(gate::verdict(&forged, &facts, Digest::of("forged")));
         drop(forged.sampled_events(Digest::of("forged")));
     };

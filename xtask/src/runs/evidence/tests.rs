@@ -8,11 +8,13 @@ use schema::table::Column;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
 
-fn cell() -> (CellEvidence, Table, Table) {
+/// A cell of the passing trial with its detached tables, block rows first, and what the contract says of its events.
+fn cell() -> (CellEvidence, TableSpec, Table, Table) {
     let (disk, judged) = shared();
     let cell = judged.evidence().cells.iter().find(|cell| cell.name() == YIELD).unwrap().clone();
     let table = |suffix: &str| Table::read(&disk.run().join(format!("cells/{YIELD}{suffix}"))).unwrap();
-    (cell, table(".blocks.parquet"), table(".clock.parquet"))
+    let spec = table_of(judged.evidence(), &cell).unwrap().clone();
+    (cell, spec, table(".blocks.parquet"), table(".clock.parquet"))
 }
 
 /// A table on disk, as it is read.
@@ -33,20 +35,20 @@ fn shifted(table: &Table, name: &str, by: u32) -> Table {
 
 #[test]
 fn events_and_clocks_follow_from_the_detached_tables() {
-    let (cell, block_rows, windows) = cell();
-    let found = blocks(&cell, reader(&block_rows)).unwrap().and(clock(&cell, reader(&windows)).unwrap());
+    let (cell, spec, block_rows, windows) = cell();
+    let found = blocks(&cell, Some(&spec), reader(&block_rows)).unwrap().and(clock(&cell, Some(&spec), reader(&windows)).unwrap());
     assert_eq!(found.faults, Vec::<String>::new());
     assert_eq!((found.events, found.clock_launches), (10_000, 22));
 }
 
 #[test]
 fn a_changed_detached_table_is_a_fault() {
-    let (cell, block_rows, windows) = cell();
+    let (cell, spec, block_rows, windows) = cell();
     for name in ["observed_ns", "last_old_ns", "event"] {
-        assert!(!blocks(&cell, reader(&shifted(&block_rows, name, 64))).unwrap().faults.is_empty(), "{name}");
+        assert!(!blocks(&cell, Some(&spec), reader(&shifted(&block_rows, name, 64))).unwrap().faults.is_empty(), "{name}");
     }
     for (name, by) in [("cycles", 900), ("launch", 1), ("launch", 90)] {
-        assert!(!clock(&cell, reader(&shifted(&windows, name, by))).unwrap().faults.is_empty(), "{name}");
+        assert!(!clock(&cell, Some(&spec), reader(&shifted(&windows, name, by))).unwrap().faults.is_empty(), "{name}");
     }
 }
 
@@ -62,10 +64,10 @@ fn without_all_detached_tables_nothing_is_said() {
 
 #[test]
 fn a_clock_s_median_follows_from_its_windows() {
-    let (mut cell, _, windows) = cell();
+    let (mut cell, spec, _, windows) = cell();
     let launches = cell.data.launches.as_mut().unwrap();
     *launches = shifted(launches, "clock_khz_p50", 50);
-    assert_eq!(clock(&cell, reader(&windows)).unwrap().faults.len(), 1);
+    assert_eq!(clock(&cell, Some(&spec), reader(&windows)).unwrap().faults.len(), 1);
 }
 
 #[test]

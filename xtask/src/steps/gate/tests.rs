@@ -5,12 +5,13 @@ use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
 use pure::attempts::{Chain, Intent, MEASURED};
 use pure::gate::{Evidence, Facts, judge, verdict};
 use pure::notebook::{Entry, NewEntry, append, parse};
+use preempt::plan::Residency;
 use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
 use schema::bundle::BundleRecord;
 use schema::claim::Outcome;
 use schema::environment::{NvmlFacts, Reading, Stamp};
-use schema::plan::{ClockClass, ProfileName, Residency};
+use schema::plan::{ClockClass, ProfileName};
 use schema::sanitize::{State, Tool};
 use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,8 +199,8 @@ fn a_half_watched_cell_is_refused_and_one_watched_by_half_is_not() {
         let (mut evidence, facts) = evidence();
         let cell = find(&mut evidence.cells, YIELD);
         let measured: f64 = cell.launches.as_ref().map(|l| pure::clock_class::measured_seconds(l).unwrap()).unwrap();
-        let (phase, name) = (cell.record.phase, cell.record.cell.clone());
-        let planned = evidence.plan.cells(&evidence.environment.device.slots);
+        let (phase, name) = (cell.record.phase.clone(), cell.record.cell.clone());
+        let planned = &evidence.contract.cells;
         let index = 1 + planned.iter().position(|p| p.phase == phase && p.name == name).unwrap() as u32;
         let stamps = evidence.environment.time.as_mut().unwrap();
         // Every later stamp moves with it, so that no other cell is watched for less.
@@ -396,8 +397,13 @@ fn attempts() {
     });
     refuses("attempts", "does not list every attempt", |e, _| {
         let own = e.manifest.predicate.attempts[0].clone();
-        let intent =
-            |run: &str| Intent { run: run.to_owned(), plan: own.plan, sass: own.sass, device: own.device.clone() };
+        let intent = |run: &str| Intent {
+            run: run.to_owned(),
+            plan: own.plan,
+            sass: own.sass,
+            device: own.device.clone(),
+            contract: own.contract.unwrap(),
+        };
         let (mut chain, mut log) = (Chain::default(), String::new());
         for (run, outcome) in [("earlier", "failed: the figures did not please"), (RUN, MEASURED)] {
             let (opened, line) = chain.open(intent(run), own.opened.clone()).unwrap();
@@ -407,6 +413,13 @@ fn attempts() {
         e.attempts_log = Some(log);
     });
     refuses("attempts", "another plan", |e, _| e.manifest.predicate.attempts[0].plan = Digest::of(b"x"));
+    for other in [Some(Digest::of(b"x")), None] {
+        refuses("attempts", "another contract", |e, _| e.contract_digest = other);
+        refuses("attempts", "another contract", |e, _| e.manifest.predicate.attempts[0].contract = other);
+    }
+    refuses("attempts", "another contract", |e, _| {
+        (e.contract_digest, e.manifest.predicate.attempts[0].contract) = (None, None);
+    });
     refuses("attempts", "ended as \"open\"", |e, _| e.manifest.predicate.attempts[0].outcome = "open".to_owned());
     refuses("attempts", "attempts is 0", |e, _| e.manifest.predicate.attempts.clear());
     refuses("attempts", "another device", |e, _| e.environment.device.id = "f".repeat(16));
@@ -423,7 +436,7 @@ fn ask(registration: Registration, edit: impl FnOnce(&crate::trial::OnDisk)) -> 
     let (disk, commit) = trial.repository();
     edit(&disk);
     let folders = BTreeSet::from(["preempt".to_owned()]);
-    let history = history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &folders).unwrap();
+    let history = history::of_run(&disk.paths, &commit, &trial.frozen(), &trial.claims, &folders).unwrap();
     move |evidence, facts| {
         evidence.manifest.predicate.source.commit = Some(commit);
         facts.history = history;
@@ -461,7 +474,7 @@ fn a_prediction_rewritten_after_a_look() {
     let trial = Trial::passing();
     let (disk, before) = trial.repository();
     let ask = |commit: &str| {
-        let history = history::of_run(&disk.paths, commit, &trial.plan, &trial.claims, &BTreeSet::new());
+        let history = history::of_run(&disk.paths, commit, &trial.frozen(), &trial.claims, &BTreeSet::new());
         history.unwrap().unwrap().registered["T-1"].prediction_since.clone().unwrap()
     };
     assert_ne!(ask(&before), before);
@@ -479,13 +492,13 @@ fn a_plan_that_was_never_committed() {
     let weaken: [fn(&mut Trial); 3] = [
         |trial| trial.plan.profile.baseline.blocks = vec![Residency::Sms],
         |trial| trial.plan.profile.yields.events = 10_001,
-        |trial| trial.plan.clocks = ClockClass::Unsteady,
+        |trial| trial.clocks = ClockClass::Unsteady,
     ];
     let (disk, commit) = Trial::passing().repository();
     for weaken in weaken {
         let mut trial = Trial::passing();
         weaken(&mut trial);
-        let history = history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &BTreeSet::new()).unwrap();
+        let history = history::of_run(&disk.paths, &commit, &trial.frozen(), &trial.claims, &BTreeSet::new()).unwrap();
         assert!(!history.unwrap().planned);
     }
 }

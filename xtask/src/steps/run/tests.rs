@@ -2,25 +2,22 @@
 
 use super::*;
 use host::failure::code_of;
+use preempt::plan::Phase;
+use pure::trial::synthetic;
 use schema::build::Cubin;
 use schema::cell::{CellFile, Facts, LaunchConfig};
-use schema::plan::{Cell, Slots};
+use schema::contract::CellSpec;
+use schema::plan::{ProfileName, Slots};
 use schema::progress::{Progress, Sites};
 use std::sync::Mutex;
 
-fn plan() -> Plan {
-    serde_json::from_value(serde_json::json!({
-        "format": 1, "experiment": "preempt", "profile_name": "smoke", "clocks": "stable", "phases": ["calibrate", "yield"],
-        "profile": {
-            "instrument": {"offset_rounds": 1, "delay_events": 2, "delay_ns": 1},
-            "calibrate": {"k": [64], "max_blocks_per_sm": 2, "launches": 1, "tiles_per_launch": 8, "warmup_tiles": 0,
-                          "tail_tiles": 0},
-            "baseline": {"k": 64, "blocks": [], "events": 1, "warmup_launches": 0, "drain_us": 1},
-            "yield": {"k": 64, "cells": [{"blocks": "full", "poll": 1, "set": "device", "cost": true}], "events": 1,
-                      "launches": 1, "warmup_launches": 0, "cost_quads": 1, "drain_us": 1},
-        },
-    }))
-    .unwrap()
+/// Two calibrate cells, a yield cell and its cost.
+fn contract() -> Contract {
+    let mut plan = synthetic::plan(ProfileName::Smoke, 20);
+    plan.phases = vec![Phase::Calibrate, Phase::Yield];
+    plan.profile.calibrate.k = vec![64];
+    plan.profile.yields.cells.truncate(1);
+    synthetic::contract(&plan)
 }
 
 fn device() -> DeviceFacts {
@@ -101,15 +98,15 @@ impl Runtime for Fake {
             stdout += &(line + "\n");
         };
         say(Progress::Device(self.device.clone()));
-        let cells = plan().cells(&self.device.slots);
+        let cells = contract().cells;
         let total = u32::try_from(cells.len()).unwrap();
         let most = self.stops.map_or(cells.len(), |(cells, _)| cells);
         for (index, cell) in (1..).zip(&cells).take(most) {
-            let (phase, name) = (cell.phase.name().to_owned(), cell.name.clone());
+            let (phase, name) = (cell.phase.clone(), cell.name.clone());
             say(Progress::CellBegin { phase, cell: name, index, total, events: 1, estimate_s: 0.1 });
             say(Progress::Events { done: 1 });
             let resumed = !write_cell(&task.writable, cell, &self.device.id);
-            let (phase, cell) = (cell.phase.name().to_owned(), cell.name.clone());
+            let (phase, cell) = (cell.phase.clone(), cell.name.clone());
             say(Progress::CellEnd { phase, cell, seconds: 0.1, resumed });
         }
         let end = (self.end)(nonce);
@@ -130,8 +127,8 @@ impl Runtime for Fake {
 }
 
 /// Writes a cell unless it is there.
-fn write_cell(run_dir: &Path, cell: &Cell, device: &str) -> bool {
-    let at = |suffix: &str| run_dir.join("cells").join(cell.phase.name()).join(format!("{}{suffix}", cell.name));
+fn write_cell(run_dir: &Path, cell: &CellSpec, device: &str) -> bool {
+    let at = |suffix: &str| run_dir.join("cells").join(&cell.phase).join(format!("{}{suffix}", cell.name));
     if at(".json").exists() {
         return false;
     }
@@ -140,7 +137,7 @@ fn write_cell(run_dir: &Path, cell: &Cell, device: &str) -> bool {
     let record = CellRecord {
         format: 1,
         experiment: "preempt".into(),
-        phase: cell.phase,
+        phase: cell.phase.clone(),
         cell: cell.name.clone(),
         plan: Digest::of("plan"),
         device: device.to_owned(),
@@ -186,8 +183,9 @@ impl Place {
     }
 
     fn run(&self, fake: &Fake, telemetry: &mut dyn Telemetry) -> Result<Measured> {
-        let (ui, plan) = (Ui::new(true), plan());
-        let ctx = RunContext { ui: &ui, run_dir: self.dir.path(), plan: &plan, deadline: Duration::from_secs(60) };
+        let (ui, contract) = (Ui::new(true), contract());
+        let deadline = Duration::from_secs(60);
+        let ctx = RunContext { ui: &ui, run_dir: self.dir.path(), contract: &contract, deadline };
         run(&ctx, fake, &self.program, telemetry)
     }
 
@@ -207,7 +205,7 @@ fn a_complete_run_is_accepted_and_loads_again() {
     assert_eq!(marks, [1, 0, 2, 0, 3, 0, 4, 0, 0]);
     let task = &fake.tasks.lock().unwrap()[0];
     assert!(task.hold_stdin && task.gpu && task.writable == place.dir.path());
-    let loaded = Measured::load(place.dir.path(), &plan(), device()).unwrap();
+    let loaded = Measured::load(place.dir.path(), &contract(), device()).unwrap();
     assert_eq!((loaded.cells, loaded.resumed), (measured.cells, 4));
 }
 
@@ -244,7 +242,7 @@ fn a_gpu_lost_after_some_cells_fails_the_run_in_its_one_container() {
         fake.stops = Some((done, ExitCode::Measurement.status()));
         place.refused(&fake, ExitCode::Measurement, "last word");
         assert_eq!(fake.tasks.lock().unwrap().len(), 1);
-        let loaded = Measured::load(place.dir.path(), &plan(), device());
+        let loaded = Measured::load(place.dir.path(), &contract(), device());
         assert_eq!(code_of(&loaded.unwrap_err()), ExitCode::Measurement, "{done} cells are no run");
     }
 }
@@ -319,7 +317,7 @@ fn a_harness_that_opened_another_gpu_is_refused() {
 fn missing_and_changed_cells_are_refused() {
     let (place, fake) = (Place::new(), Fake::new());
     place.run(&fake, &mut |_| {}).unwrap();
-    let load = || code_of(&Measured::load(place.dir.path(), &plan(), device()).unwrap_err());
+    let load = || code_of(&Measured::load(place.dir.path(), &contract(), device()).unwrap_err());
     let cells = place.dir.path().join("cells/yield");
     let header = cells.join("cost,k=64,blocks=8,poll=1.json");
     let text = std::fs::read_to_string(&header).unwrap();
@@ -342,7 +340,7 @@ fn missing_and_changed_cells_are_refused() {
         assert_eq!(load(), ExitCode::Integrity, "{from}");
     }
     std::fs::write(&header, &text).unwrap();
-    assert!(Measured::load(place.dir.path(), &plan(), device()).is_ok());
+    assert!(Measured::load(place.dir.path(), &contract(), device()).is_ok());
     std::fs::write(cells.join("cost,k=64,blocks=8,poll=1.parquet"), "rowz").unwrap();
     assert_eq!(load(), ExitCode::Integrity);
 }

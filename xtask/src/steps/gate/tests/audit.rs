@@ -9,10 +9,10 @@ use preempt::tables::anomaly;
 use pure::gate::evidence::Evidence;
 use pure::gate::judge;
 use pure::summary::summarize;
-use pure::trial::synthetic::{SLOTS, cells, plan, set_column, take_rows};
+use pure::trial::synthetic::{cells, contract, plan, set_column, take_rows};
 use schema::Digest;
 use schema::environment::ClockRecord;
-use schema::plan::{ClockClass, Phase, ProfileName};
+use schema::plan::{ClockClass, ProfileName};
 use schema::sanitize::{State, Tool};
 use schema::table::{Column, Table};
 
@@ -97,15 +97,15 @@ fn a_fill_that_does_not_order_against_the_kernel() {
 #[test]
 fn a_calibration_taken_idle() {
     let plan = plan(ProfileName::Full, 10_000);
-    let mut measured = cells(&plan);
-    let before = summarize(&plan, &SLOTS, "r", &measured).unwrap();
-    for cell in measured.iter_mut().filter(|cell| cell.record.phase == Phase::Yield) {
+    let (mut measured, contract) = (cells(&plan), contract(&plan));
+    let before = summarize(&contract, "r", &measured).unwrap();
+    for cell in measured.iter_mut().filter(|cell| cell.record.phase == "yield") {
         if let Ok(set) = cell.events.i64("set_ns") {
             let moved = Column::I64(set.iter().map(|ns| ns + 10_000).collect());
             set_column(&mut cell.events, "set_ns", moved);
         }
     }
-    assert_eq!(summarize(&plan, &SLOTS, "r", &measured).unwrap(), before, "a published number spans two clocks");
+    assert_eq!(summarize(&contract, "r", &measured).unwrap(), before, "a published number spans two clocks");
     for leg in ["host_to_set", "done_to_host"] {
         refuses("instrument", &format!("leg {leg} moved by"), |e, _| {
             let of_leg =
@@ -145,13 +145,13 @@ fn a_spill_that_fakes_a_cost() {
 #[test]
 fn a_bistable_grid() {
     let slower = |ns: i64, i: usize| if i % 4 < 2 { ns } else { ns + ns * 12 / 100 };
-    refuses("samples", "its drains fall into two states, 5000 round", |e, _| {
+    refuses("samples", "its device_drain_ns falls into two states, 5000 round", |e, _| {
         let events = &mut find(&mut e.cells, BASELINE).events;
         let drains = events.i64("device_drain_ns").unwrap().iter().enumerate();
         let drains = Column::I64(drains.map(|(i, ns)| slower(*ns, i)).collect());
         set_column(events, "device_drain_ns", drains);
     });
-    refuses("samples", "its drains in arm 1 fall into two states, 50 round", |e, _| {
+    refuses("samples", "its wall_ns in arm 1 falls into two states, 50 round", |e, _| {
         let events = &mut find(&mut e.cells, COST).events;
         let wall = events.u32("wall_ns").unwrap().to_vec();
         let arm = events.u32("arm").unwrap().to_vec();

@@ -55,7 +55,7 @@ fn a_fill_that_a_launch_did_not_wait_for() {
 /// Every other pair of drains found one SM in eight taken; beside it, drains of the same run that found the GPU empty.
 #[test]
 fn a_grid_that_settles_in_one_of_two_placements() {
-    let words = "its drains fall into two states, 29 round 1298144 ns and 31 round 2634048 ns";
+    let words = "its device_drain_ns falls into two states, 29 round 1298144 ns and 31 round 2634048 ns";
     refuses("samples", words, |e, _| put(e, BASELINE, "parked"));
     refuses("clocks", "launches drifted by -25.6 %", |e, _| put(e, BASELINE, "parked"));
     let one = reason("samples", |e| put(e, BASELINE, "parked-full"));

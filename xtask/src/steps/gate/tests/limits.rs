@@ -1,6 +1,6 @@
 //! Each limit at the value itself and beside it, so that no rule can be moved by one without a test that says so.
 
-use super::faults_of_data::launches;
+use super::faults_of_data::{launches, spec};
 use super::{YIELD, ask, bundled, refuses, set_at};
 use crate::trial::{Registration, evidence, find};
 use pure::gate::evidence::{DetachedFacts, Evidence, Facts, SanitizerEvidence};
@@ -9,6 +9,7 @@ use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
 use schema::build::Cubin;
 use schema::bundle::{CarriedSass, FileFacts};
+use schema::contract::Recipe;
 use schema::sanitize::{SanitizerVerdict, State, Tool};
 use schema::table::Column;
 use schema::verdict::GateResult;
@@ -177,8 +178,7 @@ fn clocks_that_an_observer_changed_or_a_lock_left() {
 #[test]
 fn a_long_cell_without_samples_of_its_own() {
     let empty = |e: &mut Evidence, name: &str| {
-        let planned = e.plan.cells(&e.environment.device.slots);
-        let place = planned.iter().position(|cell| format!("{}/{}", cell.phase.name(), cell.name) == name).unwrap() + 1;
+        let place = e.contract.cells.iter().position(|cell| cell.id() == name).unwrap() + 1;
         let telemetry = e.telemetry.as_mut().unwrap();
         let cells = telemetry.u32("cell").unwrap().iter().map(|cell| if *cell as usize == place { 0 } else { *cell });
         let cells = Column::U32(cells.collect());
@@ -381,7 +381,14 @@ fn only_a_host_leg_is_known_to_its_own_spread() {
 #[test]
 fn a_planted_delay_is_longer_than_two_quanta() {
     let words = "is below two quanta";
-    let reason = |ns| gate_of("instrument", |e, _| e.plan.profile.instrument.delay_ns = ns).reason;
+    let planted = |e: &mut Evidence, ns: u32| {
+        for metric in e.contract.cells.iter_mut().flat_map(|cell| &mut cell.metrics) {
+            if let Recipe::PlantedDelay { planted_ns, .. } = &mut metric.recipe {
+                *planted_ns = ns;
+            }
+        }
+    };
+    let reason = |ns| gate_of("instrument", |e, _| planted(e, ns)).reason;
     assert!(reason(64).contains(words) && !reason(65).contains(words));
 }
 
@@ -551,7 +558,7 @@ fn samples_short_by_one() {
             let event = (0..events.rows() as u32).collect();
             set_column(events, "launch", Column::U32(launch));
             set_column(events, "event", Column::U32(event));
-            e.plan.profile.yields.launches = 19;
+            spec(e, YIELD).expects.launches = 19;
         });
     }
     refuses("samples", "its header counts 9999 events and 10000 are there", |e, _| {
@@ -675,21 +682,22 @@ fn a_negative_interval_counts_beyond_the_timers_own_disagreement() {
         first[0] = ns;
         set_column(events, "first_observer_ns", Column::I64(first));
     };
-    passes("samples", |e, _| first(e, -128));
-    refuses("samples", "1 events with a negative interval", |e, _| first(e, -129));
+    let words = "1 events have first_observer_ns before their own instant";
+    passes("structure", |e, _| first(e, -128));
+    refuses("structure", words, |e, _| first(e, -129));
     let timer = |e: &mut Evidence| find(&mut e.cells, "instrument/timer").record.facts.set("timer_quantum_ns", ());
-    refuses("samples", "1 events with a negative interval", |e, _| {
+    refuses("structure", words, |e, _| {
         first(e, -65);
         timer(e);
     });
     let offsets = |e: &mut Evidence| {
         find(&mut e.cells, "instrument/timer").events.columns.retain(|(name, _)| name != "offset_ns");
     };
-    refuses("samples", "1 events with a negative interval", |e, _| {
+    refuses("structure", words, |e, _| {
         first(e, -65);
         offsets(e);
     });
-    refuses("samples", "1 events with a negative interval", |e, _| {
+    refuses("structure", "1 events have host_done_ns before host_issue_ns", |e, _| {
         let events = &mut find(&mut e.cells, "instrument/leg=host_to_set").events;
         let mut done = events.opt_i64("host_done_ns").unwrap().to_vec();
         done[0] = events.opt_i64("host_issue_ns").unwrap()[0].map(|issue| issue - 500);

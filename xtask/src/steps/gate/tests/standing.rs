@@ -4,7 +4,7 @@ use crate::runs::history;
 use crate::trial::{Trial, evidence};
 use pure::gate::judge;
 use pure::notebook::{Flags, Kind, NewEntry, append, parse};
-use schema::plan::{Phase, Terms};
+use schema::plan::Terms;
 use schema::reopened::Reopened;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ fn with(text: &str, (kind, flags): Entry) -> String {
 /// Why the gate refuses a plan whose yield phase has these terms, by a notebook with this entry; empty when it passes.
 fn refusal(terms: Terms, entry: Entry, in_measured_commit: bool, reopened: &[(&str, &str)]) -> String {
     let mut trial = Trial::passing();
-    trial.plan.terms = BTreeMap::from([(Phase::Yield, terms)]);
+    trial.terms = BTreeMap::from([("yield".to_owned(), terms)]);
     let (disk, _) = trial.repository();
     let text = fs_err::read_to_string(disk.paths.notebook()).unwrap();
     disk.put("NOTEBOOK.md", &with(&text, entry));
@@ -45,10 +45,10 @@ fn refusal(terms: Terms, entry: Entry, in_measured_commit: bool, reopened: &[(&s
     let commit = disk.commit();
     let (mut evidence, mut facts) = evidence();
     facts.history =
-        history::of_run(&disk.paths, &commit, &trial.plan, &trial.claims, &BTreeSet::from(["preempt".to_owned()]))
+        history::of_run(&disk.paths, &commit, &trial.frozen(), &trial.claims, &BTreeSet::from(["preempt".to_owned()]))
             .unwrap();
     evidence.manifest.predicate.source.commit = Some(commit);
-    evidence.plan = trial.plan;
+    evidence.plan = trial.frozen();
     let taken = reopened.iter().map(|(entry, changed)| Reopened { entry: (*entry).into(), changed: (*changed).into() });
     evidence.reopened = taken.collect();
     let gate = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "registration").unwrap();

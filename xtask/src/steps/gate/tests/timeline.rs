@@ -80,16 +80,16 @@ fn events_lie_inside_their_launch_one_after_the_other() {
 
 #[test]
 fn what_stands_in_two_tables_is_the_same_in_both() {
-    refuses("structure", "1 drains took another time than their launch", |e, _| {
+    refuses("structure", "1 rows took another time than their launch", |e, _| {
         changed(&mut find(&mut e.cells, BASELINE).events, "device_drain_ns", |row, ns| ns - i64::from(row == 3));
     });
-    refuses("structure", "1 drains took another time than their launch", |e, _| {
+    refuses("structure", "1 rows took another time than their launch", |e, _| {
         changed(&mut find(&mut e.cells, COST).events, "wall_ns", |row, ns| ns - i64::from(row == 3));
     });
-    refuses("structure", "200 drains are of the other arm than their launch", |e, _| {
+    refuses("structure", "200 rows are of the other arm than their launch", |e, _| {
         changed(&mut find(&mut e.cells, COST).events, "arm", |_, arm| 1 - arm);
     });
-    refuses("structure", "1 blocks took longer for their tiles than their launch", |e, _| {
+    refuses("structure", "1 blocks took longer for their rows than their launch", |e, _| {
         changed(&mut find(&mut e.cells, CALIBRATE).events, "wall_ns", |row, ns| ns + i64::from(row == 3) * 2_000_000);
     });
 }
@@ -114,7 +114,7 @@ fn the_header_says_what_the_launches_say() {
 #[test]
 fn no_event_of_the_host_lacks_an_end() {
     for column in ["host_issue_ns", "host_done_ns"] {
-        refuses("structure", "1 events lack an end on the host", |e, _| {
+        refuses("structure", &format!("1 events lack {column}"), |e, _| {
             let events = &mut find(&mut e.cells, HOST).events;
             let mut ends = events.opt_i64(column).unwrap().to_vec();
             ends[5] = None;
