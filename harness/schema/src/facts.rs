@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// Whether the oracle caught a wrong element that was planted in the cell's own output.
+pub const POISON_CAUGHT: &str = "poison_caught";
+/// The largest relative error of the cell's outputs against the float64 oracle.
+pub const MAX_RELATIVE_ERROR: &str = "max_relative_error";
+
 /// Facts by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]

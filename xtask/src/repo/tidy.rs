@@ -133,7 +133,8 @@ fn numbers(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
     let numbers = published::numbers(paths, &runs)?;
     let read = |name: &str| fs_err::read_to_string(paths.root().join(name));
     let mut cited = BTreeSet::new();
-    for name in tracked.iter().filter(|name| name.starts_with("harness/experiments/") && name.ends_with("/FINDINGS.md")) {
+    for name in tracked.iter().filter(|name| name.starts_with("harness/experiments/") && name.ends_with("/FINDINGS.md"))
+    {
         cited.extend(prose::sources(&read(name)?));
     }
     let mut findings = Vec::new();

@@ -4,6 +4,7 @@ use super::evidence::Evidence;
 use super::rule::Rule;
 use super::table::{over_launches, poisoned, sum, sum_where, u32s, working_cells};
 use schema::contract::{LaunchSpec, Tally};
+use schema::facts::{MAX_RELATIVE_ERROR, POISON_CAUGHT};
 use schema::table::Table;
 use schema::verdict::GateResult;
 
@@ -61,9 +62,9 @@ fn measured_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>
 }
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
-    let caught = |cell: &super::evidence::CellEvidence| cell.data.record.facts.flag("poison_caught");
+    let caught = |cell: &super::evidence::CellEvidence| cell.data.record.facts.flag(POISON_CAUGHT);
     rule.must_count(
-        "poison_caught",
+        POISON_CAUGHT,
         evidence.cells.iter().filter(|cell| caught(cell) == Some(true)).count() as u64,
         FIND_IT,
     );
@@ -77,6 +78,6 @@ fn judge_poison(rule: &mut Rule, evidence: &Evidence) {
         }
     }
     rule.refuse_all(reasons, FIND_IT);
-    let errors = evidence.cells.iter().filter_map(|cell| cell.data.record.facts.number("max_relative_error"));
-    rule.count("max_relative_error", errors.reduce(f64::max));
+    let errors = evidence.cells.iter().filter_map(|cell| cell.data.record.facts.number(MAX_RELATIVE_ERROR));
+    rule.count(MAX_RELATIVE_ERROR, errors.reduce(f64::max));
 }

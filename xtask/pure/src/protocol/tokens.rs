@@ -245,7 +245,9 @@ fn literals(tokens: TokenStream, found: &mut BTreeSet<String>) {
     let tokens = flat(tokens);
     for (at, token) in tokens.iter().enumerate() {
         match token {
-            TokenTree::Literal(literal) => found.extend(syn::parse_str::<syn::LitStr>(&literal.to_string()).map(|it| it.value())),
+            TokenTree::Literal(literal) => {
+                found.extend(syn::parse_str::<syn::LitStr>(&literal.to_string()).map(|it| it.value()))
+            }
             TokenTree::Group(group) if !is_doc(token) || at == 0 => literals(group.stream(), found),
             _ => {}
         }

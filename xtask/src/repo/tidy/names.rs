@@ -9,19 +9,13 @@ use schema::plan::PlanFile;
 use std::collections::BTreeSet;
 
 /// Code that every experiment shares.
-const PIPELINE: [&str; 6] = [
-    "harness/core/src/",
-    "harness/schema/src/",
-    "harness/src/",
-    "xtask/src/",
-    "xtask/host/src/",
-    "xtask/pure/src/",
-];
+const PIPELINE: [&str; 6] =
+    ["harness/core/src/", "harness/schema/src/", "harness/src/", "xtask/src/", "xtask/host/src/", "xtask/pure/src/"];
 /// Files of the pipeline that only tests are compiled from.
-const TESTS: [&str; 4] = ["/tests", "/trial/", "_tests.rs", "/of_sealed_runs.rs"];
+const TESTS: [&str; 5] = ["/tests", "/trial/", "_tests.rs", "/of_sealed_runs.rs", "/by_script.rs"];
 /// Names that the pipeline may use, each with the reason.
 const EXCEPTIONS: [(&str, &str); 1] =
-    [("baseline", "also what a comparison is made against; no phase is looked up by it")];
+    [("instrument", "the gate's name, and that of the phase in which any timer is measured")];
 
 /// Names of an experiment in the code that all of them share.
 pub(super) fn told(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
@@ -60,6 +54,8 @@ pub(super) fn told(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
 
 /// Whether a text looks like the name of a column, fact, mode or metric.
 fn is_name(text: &str) -> bool {
-    let words = text.split('_').all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()));
+    let words = text
+        .split('_')
+        .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()));
     words && text.contains('_')
 }

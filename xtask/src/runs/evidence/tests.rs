@@ -36,7 +36,9 @@ fn shifted(table: &Table, name: &str, by: u32) -> Table {
 #[test]
 fn events_and_clocks_follow_from_the_detached_tables() {
     let (cell, spec, block_rows, windows) = cell();
-    let found = blocks(&cell, Some(&spec), reader(&block_rows)).unwrap().and(clock(&cell, Some(&spec), reader(&windows)).unwrap());
+    let found = blocks(&cell, Some(&spec), reader(&block_rows))
+        .unwrap()
+        .and(clock(&cell, Some(&spec), reader(&windows)).unwrap());
     assert_eq!(found.faults, Vec::<String>::new());
     assert_eq!((found.events, found.clock_launches), (10_000, 22));
 }
@@ -45,7 +47,10 @@ fn events_and_clocks_follow_from_the_detached_tables() {
 fn a_changed_detached_table_is_a_fault() {
     let (cell, spec, block_rows, windows) = cell();
     for name in ["observed_ns", "last_old_ns", "event"] {
-        assert!(!blocks(&cell, Some(&spec), reader(&shifted(&block_rows, name, 64))).unwrap().faults.is_empty(), "{name}");
+        assert!(
+            !blocks(&cell, Some(&spec), reader(&shifted(&block_rows, name, 64))).unwrap().faults.is_empty(),
+            "{name}"
+        );
     }
     for (name, by) in [("cycles", 900), ("launch", 1), ("launch", 90)] {
         assert!(!clock(&cell, Some(&spec), reader(&shifted(&windows, name, by))).unwrap().faults.is_empty(), "{name}");

@@ -2,10 +2,10 @@
 
 use crate::runs::history;
 use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
+use preempt::plan::Residency;
 use pure::attempts::{Chain, Intent, MEASURED};
 use pure::gate::{Evidence, Facts, judge, verdict};
 use pure::notebook::{Entry, NewEntry, append, parse};
-use preempt::plan::Residency;
 use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
 use schema::bundle::BundleRecord;
