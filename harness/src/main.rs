@@ -1,4 +1,5 @@
-//! The harness: flags to plan to launches to records to exit code. Progress goes to stdout as JSON lines, words to stderr.
+//! The harness: reads its flags and a plan, has the experiment measure, writes records, and ends with the documented
+//! exit code. Progress goes to stdout as JSON lines, text for people to stderr.
 //!
 //! It is called by xtask, with absolute paths. It starts no other program and reaches no network.
 

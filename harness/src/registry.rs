@@ -1,4 +1,4 @@
-//! The experiments that this harness knows, a line each.
+//! The experiments that this harness knows, one line each. Nothing else in the binary names an experiment.
 
 use harness_core::experiment::Experiment;
 use harness_core::failure::fail;

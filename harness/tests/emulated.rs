@@ -1,4 +1,5 @@
-//! The harness from outside, on the emulated device: a whole smoke run, its tables, resuming, and what it refuses.
+//! Tests of the harness as a program, on the emulated device: a whole smoke run, its tables, resuming, and what it
+//! refuses.
 
 use assert_cmd::Command;
 use harness_core::experiment::{Experiment, open};

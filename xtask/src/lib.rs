@@ -1,7 +1,7 @@
 //! The pipeline of Assay: config → provision → build → sanitize → clocks → run → record → gate → publish.
 //!
-//! `path/reproduce.rs` is that path, top to bottom. This crate never touches the GPU through CUDA. Imports run one way, from
-//! each of these rooms only to those below it, then to the crates `host`, `pure` and `schema`.
+//! `path/reproduce.rs` is that path, top to bottom. This crate never touches the GPU through CUDA. Imports run one
+//! way: each of these modules imports only those below it, and then the crates `host`, `pure` and `schema`.
 
 pub mod cli;
 

@@ -1,4 +1,5 @@
-//! The door: reads the command line, calls one function, prints one object, ends with the documented exit code.
+//! The entry point: reads the command line, calls one function, prints one object, ends with the documented exit
+//! code.
 
 use clap::Parser;
 use host::failure::{code_of, remedy_of};

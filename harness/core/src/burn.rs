@@ -1,4 +1,4 @@
-//! A load for a stated time, while somebody else watches the clocks.
+//! Loads the GPU for a stated time while another process watches the clocks. Measures nothing.
 
 use crate::experiment::Bench;
 use crate::failure::fail;

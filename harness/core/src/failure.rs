@@ -1,4 +1,4 @@
-//! The one error `main` branches on: a message and the documented exit code.
+//! The one error that `main` looks at: a message and the documented exit code.
 
 use schema::ExitCode;
 use std::io::ErrorKind;

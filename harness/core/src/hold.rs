@@ -1,4 +1,5 @@
-//! How this process ends from outside: a signal, or the end of its client's pipe. Cells are resumable, so it just stops.
+//! Ends this process on a signal, or when its client's pipe closes. Cells are resumable, so it stops at once and
+//! saves nothing.
 
 use schema::ExitCode;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -1,4 +1,5 @@
-//! How an output compares with its reference, bit by bit. What is computed, and what a mismatch costs, is decided elsewhere.
+//! Compares an output with its reference, bit by bit. What is computed, and what follows from a mismatch, is decided
+//! by the caller.
 
 /// Output buffers are filled with this word before a launch; it is a NaN, so an element nobody wrote is found. `check.cuh` holds
 /// the same number.

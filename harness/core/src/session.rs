@@ -1,4 +1,4 @@
-//! The tally of a program's launches for its end marker, and its progress as JSON lines.
+//! Counts a program's launches for its end marker, and prints its progress as JSON lines.
 //!
 //! Launches nothing itself, and decides nothing about what is measured.
 

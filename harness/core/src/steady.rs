@@ -1,8 +1,8 @@
-//! Launches whose in-band clock left that of the others, which are drawn again. Pure.
+//! Finds launches whose in-band clock differs from that of the others; they are discarded and measured again. Pure.
 //!
-//! Now and then the 16 SMs of one GPC of an H200 lose about 13 us of cycles at once, with no throttle reason: 1 % of a
-//! launch that lasts 1.3 ms. Such a launch keeps its row, marked as discarded; the rule looks at the clock and at nothing
-//! that is measured with it, and the gate holds what was kept to the whole band.
+//! Now and then the 16 SMs of one GPC of an H200 lose about 13 us of cycles at once, with no throttle reason: 1 % of
+//! a launch that lasts 1.3 ms. Such a launch keeps its row, marked as discarded; the rule looks at the clock alone,
+//! never at a measured value, and the gate requires of every kept launch that it is within the whole band.
 
 use schema::plan::{CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS};
 use std::collections::BTreeMap;

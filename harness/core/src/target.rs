@@ -1,4 +1,4 @@
-//! The device that the command line names, open.
+//! Opens the device that the command line names.
 
 use crate::failure::fail;
 use crate::gpu::Gpu;

@@ -1,7 +1,8 @@
-//! Phase 2: how long an urgent task waits when nothing yields. One drain an event, the arrival uniform over it.
+//! Phase 2: how long an urgent task waits when nothing yields. Each event has a drain of its own, and arrives at a
+//! uniformly random time in it.
 //!
-//! Drains differ a little in length, so an arrival near the end may miss its drain. Such an event met nothing to wait for;
-//! by that rule alone it is drawn again, and its launch stays as warm-up.
+//! Drains differ a little in length, so an arrival near the end may miss its drain. Such an event had nothing to wait
+//! for. It is measured again, for no other reason, and its launch is kept as warm-up.
 
 use crate::launch::{self, BaselineLaunch, BaselineRaw, DrainLaunch, Drainer};
 use crate::pilots::Context;

@@ -1,4 +1,5 @@
-//! Phase 1: tile walls by inner dimension and residency, every output checked, and a planted wrong element that must be found.
+//! Phase 1: the wall time of a tile for each inner dimension and residency. Every output is checked, and the oracle
+//! must find a planted wrong element.
 
 use crate::launch::{self, CalibrateLaunch, CalibrateRaw};
 use crate::pilots::Context;

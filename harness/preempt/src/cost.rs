@@ -1,6 +1,6 @@
 //! What polling costs: drains in ABBA order, the polling kernel against a poll-free grid of the same size.
 //!
-//! A quad with a launch off the clock is drawn again as a whole.
+//! If the clock of one launch is off, its whole quad is measured again.
 
 use super::calibrate::flop_per_tile;
 use super::slot;

@@ -1,5 +1,5 @@
-//! The experiment on a GPU: one file a kernel makes its launches, waits for them, has the outputs compared with the oracle on the
-//! device, and hands back raw records.
+//! The experiment on a GPU: one file for each kernel makes its launches, waits for them, compares the outputs with
+//! the oracle on the device, and returns raw records.
 
 mod abi;
 mod baseline;

@@ -1,6 +1,7 @@
-//! A device without a GPU: OS threads stand in for blocks, with real atomics and real tiles, so that the whole path runs anywhere.
+//! A device without a GPU: OS threads stand in for blocks, with real atomics and real tiles, so that the whole path
+//! runs anywhere.
 //!
-//! Its numbers mean nothing about a GPU and can never be published. A cycle is a nanosecond; blocks are spread over the
+//! Its numbers say nothing about a GPU and are never published. A cycle is a nanosecond; blocks are spread over the
 //! SMs round robin.
 
 mod baseline;

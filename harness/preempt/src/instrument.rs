@@ -1,4 +1,5 @@
-//! The instrument itself: the timer's quantum and offsets, and a delay planted in one leg of the timeline at a time.
+//! Measures the instrument itself: the timer's quantum and offsets, and a delay planted in one leg of the timeline at
+//! a time.
 
 use super::yields::{Shape, event_launches};
 use crate::launch::{self, COUNTS};

@@ -1,4 +1,4 @@
-//! The launches of one program: each is made by the device and counted in the session.
+//! Makes the launches of one program through the device, and counts each in the session.
 
 use crate::launch::{
     BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, LaunchRaw, PreemptLaunch,

@@ -1,4 +1,5 @@
-//! What the phases share: the context of a cell, and pilots that size its launches. Pilot launches are counted, never recorded.
+//! What the phases share: the context of a cell, and short pilot launches that determine how large its launches must
+//! be. Pilot launches are counted, never recorded.
 
 use crate::launch::{DrainLaunch, Drainer};
 use crate::launches::Launches;

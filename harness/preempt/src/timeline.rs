@@ -1,4 +1,4 @@
-//! From what a launch recorded to one row an event. Pure: values in, values out, every anomaly a bit.
+//! Turns what a launch recorded into one row for each event; each kind of anomaly is a bit of the row. Pure.
 
 use crate::launch::PreemptRaw;
 use crate::plan::{Leg, Setter};

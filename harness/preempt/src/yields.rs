@@ -1,8 +1,9 @@
 //! Phase 3: launches in which events interrupt a drain at tile boundaries.
 //!
-//! A launch gets more tasks than its events are expected to use up. Should the queue run dry before the last event all the
-//! same, its events are discarded by that rule alone (the launch's row stays, as warm-up) and the tasks doubled.
-//! A launch off the clock (see [`crate::steady`]) is discarded likewise, and the next one drawn.
+//! A launch gets more tasks than its events are expected to use up. If the queue still runs dry before the last
+//! event, all events of the launch are discarded, for no other reason, its row is kept as warm-up, and the next
+//! launch gets twice the tasks. A launch whose clock is off (see `harness_core::steady`) is discarded likewise and
+//! measured again.
 
 use super::timeline::{EventRow, Planned, add_block_rows, block_table, rows, table};
 use crate::launch::{self, Drainer, PreemptLaunch, PreemptRaw};

@@ -1,4 +1,4 @@
-//! `build/resources.json`: what each kernel is made of on each architecture.
+//! `build/resources.json`: registers, shared memory, spills and SASS digest of each kernel on each architecture.
 
 use crate::Digest;
 use serde::{Deserialize, Serialize};

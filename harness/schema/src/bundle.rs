@@ -1,4 +1,4 @@
-//! What leaves the machine that made it: `bundle.json` in an archive for a GPU box, and the index of a packed run.
+//! What travels between machines: `bundle.json` in an archive for a GPU box, and the index of a packed run.
 
 use crate::Digest;
 use crate::build::Kernel;

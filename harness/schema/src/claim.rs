@@ -1,4 +1,4 @@
-//! Claims registered before a run, with thresholds as decimal strings, and how they are judged.
+//! Claims that are registered before a run, with thresholds as decimal strings, and what their outcomes are.
 
 use serde::{Deserialize, Serialize};
 

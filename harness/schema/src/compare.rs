@@ -1,8 +1,9 @@
-//! When two runs agree: the difference of a metric that does not matter, as a plan gives it or by default.
+//! The bands within which two runs agree: for each metric the difference that does not matter, from a plan or by
+//! default.
 //!
-//! A band is two-sided and belongs to a metric's name, whatever the cell. It is a share of the metric's value, but never less
-//! than a difference in the metric's own unit, below which its instrument cannot tell values apart. Defaults are given where
-//! rows of a summary are made, by recipe.
+//! A band is two-sided and holds for a metric's name in every cell. It is a share of the metric's value, but never
+//! less than a difference in the metric's own unit below which its instrument cannot tell values apart. The recipe
+//! that makes a row of the summary gives its default.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,12 +1,13 @@
-//! `contract.json`: what a run of an experiment must contain, said by the experiment before the run.
+//! `contract.json`: what a run of an experiment must contain, stated by the experiment before the run.
 //!
-//! A contract is data: tables with their columns, the cells of the plan with what each must show, metrics by recipe, sanitizer
-//! programs, figures and the rows of the headline. The experiment's own pure code makes it (`harness describe`) from the frozen
-//! plan and the device; it is frozen beside the plan and sealed with the run. Gates, summary, figures, `compare` and `status`
-//! read it and know no experiment by name.
+//! A contract is data: tables with their columns, the cells of the plan with what each must show, metrics by recipe,
+//! sanitizer programs, figures and the rows of the headline. The experiment's own pure code makes it (`harness
+//! describe`) from the frozen plan and the device; it is frozen beside the plan and sealed with the run. Gates,
+//! summary, figures, `compare` and `status` read it and know no experiment by name.
 //!
-//! A contract can ask for more than the floors in [`crate::plan`], never for less, and there is no expression language beyond
-//! what [`Expr`] holds: an unusual rule is a new variant of [`Check`] or [`Recipe`]. Nothing here judges anything.
+//! A contract can ask for more than the floors in [`crate::plan`], never for less, and there is no expression
+//! language beyond what [`Expr`] holds: an unusual rule is a new variant of [`Check`] or [`Recipe`]. Nothing here
+//! judges anything.
 
 mod check;
 mod recipe;

@@ -1,4 +1,5 @@
-//! `counters/counters.json`: what the GPU's hardware counters said of each kernel, as evidence beside the static budgets.
+//! `counters/counters.json`: what the GPU's hardware counters showed of each kernel, as evidence beside the static
+//! budgets.
 
 use crate::Digest;
 use serde::{Deserialize, Serialize};

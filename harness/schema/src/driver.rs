@@ -1,4 +1,4 @@
-//! What the GPU driver's return codes mean for somebody who wants to measure. Words only: nothing here calls a driver.
+//! What the GPU driver's return codes mean for somebody who wants to measure. Holds only text; calls no driver.
 
 /// A return code of the CUDA driver in words (cuda.h, CUDA 13.0: `CUresult`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! `environment.json`: the machine, driver, GPU, container and toolkit a run was made with.
 //!
-//! It holds no host name, user name, address or serial: the GPU is named by a hash of its UUID.
-//! Absent means "could not be asked"; it is never filled in.
+//! It holds no host name, user name, address or serial: the GPU is named by a hash of its UUID. An absent value could
+//! not be read; it is never replaced by a default.
 
 use crate::Digest;
 use crate::cell::DeviceFacts;

@@ -1,4 +1,4 @@
-//! Single facts of a cell that are neither events nor launches, by name. What a name means is up to its experiment.
+//! Single facts of a cell that are neither events nor launches, by name. The experiment defines what a name means.
 //!
 //! A fact that is `null` counts as absent, since earlier releases wrote every name they knew.
 

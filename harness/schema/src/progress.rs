@@ -1,4 +1,4 @@
-//! What the harness says while it runs: one JSON object a line on stdout. Its stderr is for people.
+//! What the harness reports while it runs: one JSON object a line on stdout. Its stderr is for people.
 
 use crate::Digest;
 use crate::cell::DeviceFacts;

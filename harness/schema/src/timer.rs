@@ -1,6 +1,7 @@
-//! The timer phase that every experiment has: the step of the global timer and the offset of each SM's to that of block 0's.
+//! The timer phase that every experiment has: the step of the global timer and the offset of each SM's to that of
+//! block 0's.
 //!
-//! Also the schedule of planted delays, which any timeline can be checked with. Nothing here reads a timer.
+//! Also the schedule of planted delays, with which any experiment can check its timeline. Nothing here reads a timer.
 
 use crate::contract::{
     CellSpec, ColumnSpec, Expects, Kind, LaunchKind, MetricSpec, Recipe, Redraws, Role, TableSpec, Warmup,

@@ -1,4 +1,4 @@
-//! Structure: who ran what how often, what is refused, what is caught.
+//! Tests of structure: which block ran which task how often, what is refused, and what is caught.
 
 use preempt::cuda::PreemptGpu;
 use preempt::launch::{

@@ -1,4 +1,4 @@
-//! A planted delay moves its own leg of the timeline, by itself.
+//! A planted delay lengthens its own leg of the timeline and no other.
 
 use super::check::{schedule, served};
 use preempt::cuda::PreemptGpu;

@@ -1,6 +1,7 @@
 //! Small cached answers of steps that only compute: a value under a key, in `target/assay/answers/`.
 //!
-//! The key covers everything the answer depends on, this program included. What cannot be read is computed again.
+//! The key covers everything the answer depends on, this program included. An entry that cannot be read is computed
+//! again.
 
 use crate::files::write_whole;
 use crate::paths::Paths;

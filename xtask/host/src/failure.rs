@@ -1,4 +1,5 @@
-//! Which exit code an error ends with, and what to type next; a fault of the machine is told from one of what was looked at.
+//! Which exit code an error ends with, and what to type next; a fault of this machine is told apart from a fault of
+//! the data that was read.
 
 use rustix::io::Errno;
 use schema::ExitCode;

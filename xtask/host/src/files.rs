@@ -1,6 +1,8 @@
-//! Files on disk as evidence: a listing that trusts nothing, digests of many files at once, and writes that appear whole.
+//! Files on disk as evidence: a listing of untrusted folders, digests of many files at once, and writes that appear
+//! whole.
 //!
-//! A listing never follows a symlink. What is not a plain file with a plain name is reported as [`Odd`], never skipped.
+//! A listing never follows a symlink. What is not a plain file with a plain name is reported as [`Odd`], never
+//! skipped.
 
 pub mod beneath;
 

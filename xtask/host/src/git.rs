@@ -1,7 +1,8 @@
 //! Facts of this repository, through the git program: no user configuration, no hooks, no network, a deadline.
 //!
-//! It only reads, but for a worktree that is gone with its value. What counts as source is decided here: every tracked file but
-//! `manifests/`, `results/` and the Markdown at the root, which commands append to or render.
+//! It only reads, except that it can make a worktree, which is removed when its value is dropped. What counts as
+//! source is decided here: every tracked file but `manifests/`, `results/` and the Markdown at the root, which
+//! commands append to or render.
 
 mod blobs;
 

@@ -1,4 +1,4 @@
-//! The GPUs of this machine and what drives them: driver, NVML, toolkit and profiler. No context is made here.
+//! The GPUs of this machine and the software for them: driver, NVML, toolkit and profiler. No context is made here.
 
 pub mod cuda;
 pub mod driver;

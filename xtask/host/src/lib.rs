@@ -1,6 +1,7 @@
-//! All that can fail outside of us, each behind a small door: processes, containers, GPUs, git, files.
+//! Everything outside the program that can fail, each behind a small interface: processes, containers, GPUs, git,
+//! files.
 //!
-//! Nothing here knows what an experiment or a run is; `paths` alone knows what lies where in a checkout.
+//! Nothing here knows what an experiment or a run is; only `paths` knows the layout of a checkout.
 
 /// Says a line on stderr. Where nobody can hear it, such as after a hang-up, work goes on all the same.
 #[macro_export]

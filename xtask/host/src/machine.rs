@@ -1,4 +1,4 @@
-//! What this machine says of itself: its disks, its kernel's log, its clocks, its names.
+//! What this machine reports of itself: its disks, its kernel's log, its clocks, its names.
 
 pub mod disk;
 pub mod kernel_log;

@@ -1,4 +1,4 @@
-//! Where things lie below the root: a checkout, or an unpacked bundle. Nothing else builds these paths.
+//! Where things lie below the root: a checkout, or an unpacked bundle. No other module builds these paths.
 
 use std::path::{Path, PathBuf};
 

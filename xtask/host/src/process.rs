@@ -1,8 +1,8 @@
-//! Child processes: an empty environment plus a stated list, a deadline, and a confirmed end.
+//! Child processes: each gets only a stated environment and a deadline, and is confirmed to have ended.
 //!
-//! `duct` starts a child, connects its streams and reaps it. What it lacks is here: the child leads a process group that is ended
-//! as one, it dies when we are killed outright, its output is seen as it comes and kept up to a limit, and nothing of it is left
-//! running when a call returns.
+//! `duct` starts a child, connects its streams and reaps it. This module adds what `duct` lacks: the child leads a
+//! process group that is killed as one, it dies when this process is killed outright, its output is seen as it comes
+//! and kept up to a limit, and no process of the group is left running when a call returns.
 
 mod capture;
 mod environment;

@@ -1,6 +1,7 @@
 //! The wheels of `docker/toolkit.lock`: read from the lock, fetched by pip, checked by our own SHA-256, unpacked.
 //!
-//! Nothing here trusts an index: a wheel is what its digest in the lock says, before it is kept and again before it is used.
+//! No package index is trusted: a wheel must have the digest in the lock, before it is kept and again before it is
+//! used.
 
 mod fetch;
 pub mod lock;

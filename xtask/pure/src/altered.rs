@@ -1,7 +1,8 @@
-//! Why a file has another digest than it was sealed with, where its bytes show it. It explains; what differs still fails.
+//! Explains why a file no longer has the digest it was sealed with, where its bytes show the reason. The file still
+//! fails.
 //!
-//! Two tools that stand between a writer and a reader change files and say nothing: git, which may rewrite line endings at
-//! checkout, and Git LFS, which leaves a short text in the place of a file that it has not fetched.
+//! Two tools change files silently: git, which may rewrite line endings at checkout, and Git LFS, which puts a short
+//! text in place of a file that it has not fetched.
 
 use schema::Digest;
 

@@ -1,7 +1,8 @@
-//! The chain of attempts: one JSON line each, every line naming the digest of the one before. Reads and makes text only.
+//! The chain of attempts: one JSON line for each, with the digest of the line before. Works on text only.
 //!
-//! An attempt has one line when it is opened and another, of the same number, when its outcome is known; both are links of
-//! the chain. What the chain cannot show by itself, that its last lines were cut off, shows against a sealed manifest.
+//! An attempt has one line when it is opened and another, of the same number, when its outcome is known; both are
+//! links of the chain. The chain alone does not show that its last lines were cut off; comparing it with a sealed
+//! manifest does.
 
 use anyhow::{Context, Result, bail, ensure};
 use schema::Digest;

@@ -1,6 +1,8 @@
-//! A CDI specification as far as its age shows: the device nodes it names and the driver it was made for.
+//! Reads from a CDI specification what shows whether it is outdated: the device nodes it names and the driver it was
+//! made for.
 //!
-//! Specifications are YAML or JSON. Only their flat pairs are read, so both are read alike, and what is not understood is left.
+//! Specifications are YAML or JSON. Only flat key-value pairs are read, which works for both; everything else is
+//! ignored.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
-//! Registered claims against the metrics of a run: CONFIRMED, FALSIFIED or INCONCLUSIVE. Whether the run counts at all
-//! (INVALID) is the gate's business.
+//! Judges registered claims by the metrics of a run: CONFIRMED, FALSIFIED or INCONCLUSIVE. Whether the run counts at
+//! all (INVALID) is decided by the gates.
 //!
-//! A term holds when its whole interval does and is violated when its whole interval is; a ratio's interval is the widest
-//! that its two intervals allow. Numbers are compared as the decimals that were printed, exactly, never as binary fractions.
+//! A term holds when its whole interval does and is violated when its whole interval is; a ratio's interval is the
+//! widest that its two intervals allow. Numbers are compared as the decimals that were printed, exactly, never as
+//! binary fractions.
 
 use super::decimal::Decimal;
 use crate::failure::fail;

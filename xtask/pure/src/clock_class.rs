@@ -1,7 +1,8 @@
-//! The class of a run's clocks, from what was counted on the GPU itself and what NVML said meanwhile.
+//! The class of a run's clocks, from cycles counted on the GPU itself and from what NVML reported meanwhile.
 //!
-//! Two witnesses, and each alone can refuse: the in-band clock (cycles ÷ globaltimer in windows of every launch) and NVML's
-//! telemetry. What was not observed counts against the run: without windows or samples the class is `unsteady`.
+//! There are two sources, and each alone can refuse a run: the in-band clock (cycles ÷ globaltimer in windows of
+//! every launch) and NVML's telemetry. What was not observed counts against the run: without windows or samples the
+//! class is `unsteady`.
 
 mod rows;
 

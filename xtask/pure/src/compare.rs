@@ -1,14 +1,15 @@
-//! Whether two runs agree: per metric and cell the effect with its interval, an equivalence band, and one word.
+//! Decides whether two runs agree: for each metric and cell the effect with its interval, an equivalence band, and
+//! one word.
 //!
-//! The effect is the second run's value less the first's, in the metric's unit. Its interval takes the draws that each run's own
-//! interval was made of (launches for quantiles, ABBA quads for costs and drains) in pairs that no draw is common to, since two
-//! runs are independent. What was counted or read has its difference for an interval; what is counted by chance, that of two
-//! Poisson counts.
+//! The effect is the second run's value less the first's, in the metric's unit. Its interval takes the draws that
+//! each run's own interval was made of (launches for quantiles, ABBA quads for costs and drains) in pairs that share
+//! no draw, since two runs are independent. For counts and values that were read, the interval is the difference
+//! itself; for counts of random events, it is that of two Poisson counts.
 //!
-//! `REPRODUCED`: the whole interval lies within the band. `SHIFTED`: all of it lies outside. `AMBIGUOUS`: neither, or there is
-//! too little to say. For the whole comparison one shifted metric is enough to say `SHIFTED`, and `REPRODUCED` takes every
-//! metric; those that rest on too few events in either run are shown and do not count. Two GPU models have no verdict: their
-//! numbers stand side by side.
+//! `REPRODUCED`: the whole interval lies within the band. `SHIFTED`: all of it lies outside. `AMBIGUOUS`: neither, or
+//! there is too little to say. For the whole comparison one shifted metric is enough to say `SHIFTED`, and
+//! `REPRODUCED` requires every metric; metrics that rest on too few events in either run are shown and do not count.
+//! Two GPU models have no verdict: their numbers stand side by side.
 
 pub mod halves;
 mod inputs;

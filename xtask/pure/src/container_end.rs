@@ -1,6 +1,7 @@
-//! How a container ended: what its engine recorded of it, beside what the client returned. It judges; it asks nothing.
+//! How a container ended, from what its engine recorded and what the client returned. Calls no program.
 //!
-//! A client's 125 to 127 may be docker's or the program's own, and 137 has several causes; only the engine's record tells.
+//! A client's exit codes 125 to 127 may be docker's or the program's own, and 137 has several causes; only the
+//! engine's record tells them apart.
 
 use super::docker_says::{Kind, Refusal, refusal};
 

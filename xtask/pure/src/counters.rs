@@ -1,6 +1,7 @@
-//! What Nsight Compute wrote about a program, read strictly, and whether it agrees with the build's own records.
+//! Reads strictly what Nsight Compute wrote about a program, and checks that it agrees with the build's own records.
 //!
-//! Only the long form is read: one line per launch and counter, in CSV. What it does not do: run the profiler, or judge speed.
+//! Only the long form is read: one line per launch and counter, in CSV. It does not run the profiler and does not
+//! judge speed.
 
 #[cfg(test)]
 mod tests;

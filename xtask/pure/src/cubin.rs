@@ -1,4 +1,4 @@
-//! A cubin taken apart: sections, symbols with readable names, relocations. It judges nothing.
+//! Parses a cubin into sections, symbols with readable names, and relocations. It judges nothing.
 //!
 //! Every index and offset is checked, so hostile bytes give an error and never a panic.
 

@@ -1,4 +1,4 @@
-//! Decimals as people print them, compared exactly.
+//! Decimals as they are printed, compared exactly.
 
 use anyhow::ensure;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Everything that follows from the cells alone: the summary's bytes and the figures. Seal writes it; the gate and verify
-//! compare with it.
+//! Computes everything that follows from the cells alone: the bytes of the summary and of the figures. Step `seal`
+//! writes them; the gate and `verify` compare with them.
 
 use super::figures::figures;
 use super::summary::{CellData, Drawn, Tails, summarize_drawn};

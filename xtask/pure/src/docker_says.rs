@@ -1,6 +1,7 @@
-//! What docker, its runtimes and its registries say when they refuse, by kind: exit status and text in, kind and remedy out.
+//! Recognizes why docker, its runtimes or its registries refused: exit status and text in, kind and remedy out.
 //!
-//! It goes by stems within one line, since the words around them change with every version. It asks nothing and retries nothing.
+//! It looks for fixed words within one line, since the text around them changes with every version. It calls nothing
+//! and retries nothing.
 
 use super::text::plain;
 

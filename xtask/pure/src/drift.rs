@@ -1,4 +1,5 @@
-//! Whether launches of one kind got slower or faster while a cell was measured: an order effect that no interval shows.
+//! Detects launches of one kind that became slower or faster while a cell was measured, an order effect that no
+//! interval shows.
 
 /// The most that the median of the last third, or of the last tenth, may differ from that of the first third, in percent.
 ///

@@ -1,4 +1,4 @@
-//! The one error a caller branches on: a message, the documented exit code, and the next thing to type.
+//! The one error that callers distinguish: a message, the documented exit code, and the next thing to type.
 
 use schema::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The figures of a run as SVG, from the same tables and metrics as `summary/metrics.csv`, as the contract names them. Draws
-//! nothing that is not there.
+//! The figures of a run as SVG, from the same tables and metrics as `summary/metrics.csv`, as the contract names
+//! them. A series without data is left out.
 
 mod chart;
 

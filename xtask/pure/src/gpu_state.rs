@@ -1,4 +1,4 @@
-//! Whether a GPU was idle and whole around a run. What could not be read is neither.
+//! Whether a GPU was idle and healthy around a run. A state that could not be read counts as neither.
 
 use schema::environment::{Reading, Snapshot, Watch};
 

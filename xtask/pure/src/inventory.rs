@@ -1,8 +1,8 @@
-//! An inventory: digests, and where known sizes, of artifacts that are kept elsewhere. Whether a name is fit to be a path is
-//! not decided here.
+//! An inventory: digests, and where known sizes, of artifacts that are kept elsewhere. Whether a name may be used as
+//! a path is not decided here.
 //!
-//! The format is what `sha256sum` prints, `DIGEST  NAME` a line, so coreutils checks it too. A line `# bytes N NAME` gives an
-//! artifact's size; other lines that begin with `#` are comments, and coreutils skips all of these.
+//! The format is what `sha256sum` prints, `DIGEST NAME` a line, so coreutils checks it too. A line `# bytes N NAME`
+//! gives an artifact's size; other lines that begin with `#` are comments, and coreutils skips all of these.
 
 use anyhow::{Context, Result, bail, ensure};
 use schema::Digest;

@@ -1,4 +1,5 @@
-//! The one way a JSON file of ours is written: pretty, one line break at its end, the same bytes for the same value.
+//! The one way in which Assay writes a JSON file: indented, with one line break at its end, the same bytes for the
+//! same value.
 
 use anyhow::Result;
 use serde::Serialize;

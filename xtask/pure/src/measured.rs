@@ -1,4 +1,4 @@
-//! Which kernels count as measured, and the one digest that names their SASS together.
+//! Which kernels count as measured, and the one digest of all their SASS.
 
 use schema::Digest;
 use schema::build::BuildRecord;

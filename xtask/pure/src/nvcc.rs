@@ -1,5 +1,5 @@
-//! What a compiler's output means beyond its exit code: which failures have a remedy of their own, what must not be in the output
-//! of a compilation that went well, and what of it is this machine's alone. It runs nothing.
+//! What a compiler's output means beyond its exit code: which failures have a remedy of their own, what must not be
+//! in the output of a successful compilation, and which parts of it are specific to this machine. It runs nothing.
 
 /// What failed, in one line, and what to type.
 #[derive(Clone, Debug, PartialEq, Eq)]

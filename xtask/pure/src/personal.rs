@@ -1,7 +1,7 @@
-//! Free text that programs of a machine wrote, without what names the machine or its user: what such text goes through before
-//! it becomes part of a run. Fields with a meaning of their own never hold such a thing and do not come here.
+//! Removes names of the machine and its user from free text that programs wrote, before the text becomes part of a
+//! run. Fields with a fixed meaning never hold such names and are not filtered.
 //!
-//! What it cannot know it cannot take out: a name that stands in text under another name than the machine's own stays.
+//! Only names that the machine reports of itself are removed; any other name stays.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

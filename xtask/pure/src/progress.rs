@@ -1,4 +1,5 @@
-//! The harness's progress lines, read: its end marker above all. Reads text that already came; starts and waits for nothing.
+//! Reads the harness's progress lines, above all its end marker. Works on text that has arrived; starts nothing and
+//! waits for nothing.
 
 use schema::Digest;
 use schema::cell::LaunchConfig;

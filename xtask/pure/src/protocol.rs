@@ -1,10 +1,10 @@
-//! The protocol a number was measured by: the harness's code, as tokens. Comments, formatting and tests are no part of it,
-//! nobody numbers it by hand, and it is read from a commit and from a tree in the same way.
+//! The protocol by which a number was measured: a digest of the harness's code as tokens. Comments, formatting and
+//! tests are no part of it. No version is maintained by hand, and a commit and a work tree are read in the same way.
 //!
-//! It is made of every file that an experiment is compiled from, found by following `mod` declarations, and of none of another
-//! experiment; of the schema's modules that those use; of the dependencies they are compiled with, as the lock file pins them; and of the compiler's
-//! version. The emulated device is left out, since nothing it does is ever published. Files that are included as text are
-//! not followed: a harness that measures includes none.
+//! It is made of every file that an experiment is compiled from, found by following `mod` declarations, and of none
+//! of another experiment; of the schema's modules that those use; of the dependencies they are compiled with, as the
+//! lock file pins them; and of the compiler's version. The emulated device is left out, since nothing it does is ever
+//! published. Files included by `include_str!` are not followed: the harness includes none.
 
 mod crates;
 mod tokens;

@@ -1,5 +1,5 @@
-//! A SLSA provenance v1 statement for what a run was built from: which source, toolkit and base gave these cubins and this
-//! harness. It says by its builder that it is self-attested: the machine that built says so of itself, and nobody else does.
+//! A SLSA provenance v1 statement for what a run was built from: which source, toolkit and base gave these cubins and
+//! this harness. Its builder's name says that it is self-attested: only the machine that built vouches for it.
 //!
 //! Everything in it follows from the sealed run and the toolkit lock, so that anybody can write it again.
 

@@ -1,8 +1,10 @@
-//! What `ptxas -v` says: registers, stack, spills and shared memory of each kernel, and advice that changes what is measured.
+//! What `ptxas -v` says: registers, stack, spills and shared memory of each kernel, and advice that changes what is
+//! measured.
 //!
-//! Spills are stated nowhere else; the rest is there to be compared with the cubin's own attributes. A log is a sequence of
-//! entries: what follows `Compiling entry function` belongs to that kernel, and functions it calls are told from it by name.
-//! Build tools and other compilers put words of their own before and between, so a line is known by its words, not by its place.
+//! Spills are stated nowhere else; the rest is there to be compared with the cubin's own attributes. A log is a
+//! sequence of entries: what follows `Compiling entry function` belongs to that kernel, and functions it calls are
+//! told from it by name. Build tools and other compilers print lines of their own before and between, so a line is
+//! recognized by its words, not by its position.
 
 use super::sass::{Sass, stable_name};
 use anyhow::{Context, Result, bail, ensure};

@@ -1,6 +1,8 @@
-//! The full block rows of a hundred events, chosen by the manifest's digest, that are published from the detached tables.
+//! The full block rows of a hundred events, chosen by the manifest's digest, that are published from the detached
+//! tables.
 //!
-//! Nobody can choose them before the run is sealed, and anybody can say which they must be.
+//! Since the digest is known only after the run is sealed, nobody can choose the events, and anybody can check the
+//! choice.
 
 use anyhow::Result;
 use schema::Digest;

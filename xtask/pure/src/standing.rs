@@ -1,8 +1,8 @@
-//! Whether a published number still stands: what it rests on, compared with what this tree is.
+//! Whether a published number still stands: compares what it rests on with this tree.
 //!
-//! A number is *current* while this tree builds the SASS that every kernel behind it had, and has its protocol, its part of
-//! the plan, its toolkit and its image. It is *stale* once one of them differs, and then the difference is named. What
-//! cannot be compared here is neither: it is told as unknown, with what to type.
+//! A number is *current* while this tree builds the SASS that every kernel behind it had, and has its protocol, its
+//! part of the plan, its toolkit and its image. It is *stale* once one of them differs, and the difference is named.
+//! If it cannot be compared on this machine it is neither, and is reported as unknown with what to type.
 
 mod rests;
 mod sass;

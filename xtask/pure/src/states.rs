@@ -1,5 +1,5 @@
-//! Finds samples that fall into two states with nothing between them, such as the drains of a grid that settles in one of two
-//! placements: a median over both is the number of neither.
+//! Finds samples that fall into two states with nothing between them, such as the drains of a grid that settles in
+//! one of two placements: a median over both describes neither.
 
 /// Each state holds at least this share of the samples, in per cent; fewer are outliers, which quantiles show.
 const SHARE_PCT: usize = 5;

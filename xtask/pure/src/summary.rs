@@ -1,8 +1,10 @@
-//! Raw tables of a run in, `summary/metrics.csv` rows out, in the order of the contract, which says how each is computed.
+//! Computes the rows of `summary/metrics.csv` from the raw tables of a run, in the order of the contract, which says
+//! how each is computed.
 //!
-//! Rules that hold for every row: launches marked as warm-up do not count; an event with an anomaly enters no quantile and
-//! is counted in `anomalous_events`; a p99 or p99.9 below the floors of `schema::plan` is absent, never zero; a value of the
-//! device timer under two of its quanta is written as that bound. An event that occurs twice is an error.
+//! Rules that hold for every row: launches marked as warm-up do not count; an event with an anomaly enters no
+//! quantile and is counted in `anomalous_events`; a p99 or p99.9 below the floors of `schema::plan` is absent, never
+//! zero; a value of the device timer under two of its quanta is written as that bound. An event that occurs twice is
+//! an error.
 
 mod blocks;
 mod kept;

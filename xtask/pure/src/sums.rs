@@ -1,4 +1,5 @@
-//! `SHA256SUMS`: the lines that coreutils checks, in one fixed order. There is one way to write them, and only that is read.
+//! `SHA256SUMS`: the lines that coreutils checks, in one fixed order. There is one way to write them, and a file
+//! written otherwise is refused.
 
 use anyhow::{Context, Result, ensure};
 use schema::Digest;

@@ -1,5 +1,5 @@
-//! Variables of the environment that change what a compiler makes, what a sanitizer checks or how a kernel runs, and that a
-//! container's image may carry although no one passed them on. It reads the text of `env`; it runs nothing.
+//! Variables of the environment that change what a compiler makes, what a sanitizer checks or how a kernel runs, and
+//! that a container's image may set although nobody passed them on. It parses the output of `env`; it runs nothing.
 
 /// Whole names, and beginnings that end in `_`.
 const HARMFUL: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Text that came from elsewhere, made safe to print on a terminal and to quote in a record.
+//! Makes untrusted text safe to print on a terminal and to quote in a record.
 
 use std::fmt::Write as _;
 

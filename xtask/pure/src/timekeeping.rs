@@ -1,7 +1,7 @@
 //! Whether the host's clocks agree over a run: it did not sleep, and its wall clock was not set.
 //!
-//! Durations are only ever taken from monotonic clocks, so a step of the wall clock spoils no number; it is said, since dates
-//! and run ids come from that clock. A host that slept spoils the run: its GPU slept too.
+//! Durations are only ever taken from monotonic clocks, so a step of the wall clock spoils no number; it is reported,
+//! since dates and run ids come from that clock. If the host slept, the run is refused, since its GPU slept too.
 
 use schema::environment::Stamp;
 

@@ -1,7 +1,7 @@
 //! `compare`: two runs, published or in their run directories, and whether their numbers agree. Writes nothing.
 //!
-//! Every byte of both is checked against its manifest first; what is compared is recomputed from the events. Whether either run
-//! deserves to be published is `verify`'s business: here its verdict's refusals are only told.
+//! Every byte of both is checked against its manifest first; what is compared is recomputed from the events. Whether
+//! a run may be published is not judged here; refusals in its verdict are only reported.
 
 use super::verify::{layouts_of, sealed_bytes};
 use crate::runs::evidence;

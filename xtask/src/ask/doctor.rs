@@ -1,4 +1,5 @@
-//! What this machine has and lacks for a run, and what to type. It only looks: nothing is installed, pulled, started or removed.
+//! What this machine has and lacks for a run, and what to type. It only reads: nothing is installed, pulled, started
+//! or removed.
 
 mod container_gpu;
 mod docker;

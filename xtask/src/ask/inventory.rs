@@ -1,6 +1,8 @@
-//! `verify --inventory`: artifacts that are kept elsewhere, hashed again and compared with the inventory that lists them.
+//! `verify --inventory`: artifacts that are kept elsewhere, hashed again and compared with the inventory that lists
+//! them.
 //!
-//! The folder is not trusted: no symlink is followed, no name leads out of it, and what is not a plain file is named.
+//! The folder is not trusted: no symlink is followed, no name leads out of it, and whatever is not a plain file is
+//! reported.
 
 use anyhow::{Context, Result};
 use host::failure::{does_not_hold, fail, of_the_machine};

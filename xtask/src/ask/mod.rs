@@ -1,4 +1,4 @@
-//! Commands that only read.
+//! Commands that only read: doctor, verify, status, compare.
 
 pub mod compare;
 pub mod doctor;

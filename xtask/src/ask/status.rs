@@ -1,4 +1,5 @@
-//! `status`: what every published number is today, and why. It reads files and git, and is told what this tree builds.
+//! `status`: what every published number is today, and why. It reads files and git; the caller passes in what this
+//! tree builds.
 
 mod told;
 mod tree;

@@ -1,7 +1,8 @@
 //! `verify`: re-hash, re-parse, recompute, re-judge, report. No network, no GPU, no docker, and nothing is written.
 //!
-//! It never believes a stored `passed`: the verdict is made anew from the evidence and compared byte for byte. A run under
-//! older rules than this tree's is checked in all that its bytes show, and judged by the tree that published it when asked.
+//! It never trusts a stored `passed`: the verdict is made anew from the evidence and compared byte for byte. A run
+//! under older rules than this tree's is checked in everything its bytes show; on request it is judged by the tree
+//! that published it.
 
 mod authorship;
 mod copies;

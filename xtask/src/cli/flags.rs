@@ -1,4 +1,4 @@
-//! The words of the command line. What they do is elsewhere: `main.rs` is the door, `path/reproduce.rs` the path.
+//! The flags of the command line and their help texts. `main.rs` dispatches them; `path/reproduce.rs` is the path.
 
 pub mod notebook;
 

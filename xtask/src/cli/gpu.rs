@@ -1,4 +1,4 @@
-//! `clocks status|lock|restore`, and the probes that ask the GPU's libraries in a process of their own.
+//! `clocks status|lock|restore`, and the child processes that query the GPU's libraries.
 
 use super::{Context, Done};
 use crate::cli::flags::{Clocks, Probe, Where};

@@ -1,4 +1,4 @@
-//! `bundle`, `pack` and `unpack`: to a box and home again.
+//! `bundle`, `pack` and `unpack`: carry Assay to a GPU box and a run back.
 
 use super::{Context, Done, built};
 use crate::cli::flags;

@@ -1,4 +1,5 @@
-//! What each command calls, and the one object it prints. The work is in `path/reproduce.rs`, `steps/` and `ask/`.
+//! What each command calls, and the one JSON object it prints. The work is in `path/reproduce.rs`, `steps/` and
+//! `ask/`.
 
 pub mod flags;
 

@@ -1,4 +1,4 @@
-//! `status`: learns what this tree builds, without a GPU, and asks what that makes of the published numbers.
+//! `status`: builds this tree's kernels, without a GPU, and reports what that means for the published numbers.
 
 use super::{Context, Done};
 use crate::ask::status::{TreeSass, status as judge};

@@ -1,4 +1,4 @@
-//! What a person can ask of the path, as the command line reads it.
+//! The options that a person can give the path, as the command line parses them.
 
 use crate::steps::clocks::Mode;
 use crate::steps::provision::RuntimeChoice;

@@ -1,4 +1,4 @@
-//! What every step of one command needs: where things lie, who is told, and the journal of the steps so far.
+//! What every step of one command needs: the paths, the user interface, and the journal of the steps so far.
 //!
 //! The journal says which step began when, how long it took, whether it was cached, and what it depended on.
 

@@ -1,4 +1,5 @@
-//! Step gate on the path: the judgement, kept while run, source, history and this program stay the same.
+//! Step gate on the path. Its judgement is cached while the run, the source, the history and this program stay the
+//! same.
 
 use crate::path::context::Context;
 use crate::path::source;

@@ -1,6 +1,6 @@
-//! The one path, `reproduce.rs`, and what a command keeps on its way along it: plan, run directory, journal, levels.
+//! The one path, `reproduce.rs`, and what a command keeps along it: plan, run directory, journal, levels.
 //!
-//! What a step does is in `steps/`.
+//! The steps themselves are in `steps/`.
 
 pub mod reproduce;
 

@@ -1,4 +1,5 @@
-//! Before the first step: whether the notebook lets this plan run, and what the run says when it takes up closed work again.
+//! Checks, before the first step, whether the notebook allows this plan to run, and records closed work that the run
+//! takes up again.
 
 use crate::path::ask::{ProfileChoice, Reproduce};
 use crate::path::device::Device;

@@ -1,6 +1,6 @@
 //! Run directories: found again by what a run depends on, resumed after an interruption, begun anew otherwise.
 //!
-//! The record of a run lies outside its directory, so that nothing is added to what gets sealed.
+//! The record of what a run depends on lies outside its directory, so that it adds nothing to what is sealed.
 
 use crate::path::freeze::Frozen;
 use crate::path::source::Seen;

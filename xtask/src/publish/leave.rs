@@ -1,5 +1,6 @@
-//! What leaves the tree so that a publication fits: the events of superseded runs, oldest first. They stay in git history, in
-//! the commit that is checked out, which is asked for every byte of them before anything is removed.
+//! Takes the events of superseded runs out of the tree, oldest first, so that a publication fits. They stay in git
+//! history, in the commit that is checked out, which is checked to hold every byte of them before anything is
+//! removed.
 
 #[cfg(test)]
 mod tests;

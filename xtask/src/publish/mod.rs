@@ -1,8 +1,8 @@
-//! Step publish: what every gate let pass goes into `manifests/` and `results/`, all of it or nothing.
+//! Step publish: a run that passed every gate goes into `manifests/` and `results/`, all of it or nothing.
 //!
-//! Everything is staged first and checked against the manifest while it is copied; then it is moved, the manifest last. A
-//! publication interrupted before that is undone by the next one. Where the tree would grow too large, the events of superseded
-//! runs leave it then.
+//! Everything is staged first and checked against the manifest while it is copied; then it is moved, the manifest
+//! last. A publication interrupted before that is undone by the next one. If the tree would grow too large, the
+//! events of superseded runs are taken out of it.
 
 mod leave;
 mod stage;

@@ -1,4 +1,5 @@
-//! Every fault that must never be published, planted where it would enter: in what a run is made from, before it is sealed.
+//! Tests that faults are never published. Each is planted where it would enter: in what a run is made from, before it
+//! is sealed.
 
 use crate::steps::gate::gate;
 use crate::trial::{Registration, Trial};

@@ -1,6 +1,6 @@
-//! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each source file is a
-//! module and says what it is for, that links lead somewhere, and that every figure in prose says what it is. It reads; it
-//! mends nothing.
+//! Checks of the repository itself: what is tracked, how large it is, that the notebook only grew, that each source
+//! file is a module and says what it is for, that links lead somewhere, and that every figure in prose says what it
+//! is. It only reads and repairs nothing.
 
 mod names;
 

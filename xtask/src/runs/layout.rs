@@ -1,6 +1,7 @@
 //! Where the files of one run lie: all in its run directory, or spread over the published folders.
 //!
-//! A file's *name* is always its path below the run directory, as the manifest has it; only this file turns names into paths.
+//! A file's *name* is always its path below the run directory, as the manifest has it; only this module turns names
+//! into paths.
 
 use super::past::{self, Past, folder_name};
 use anyhow::{Context, Result, anyhow, ensure};

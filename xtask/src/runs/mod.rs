@@ -1,4 +1,5 @@
-//! The archive of runs: what lies where in one, what is published, and what its files say. Nothing here changes a run.
+//! The archive of runs: where the files of a run lie, which runs are published, and what their files say. Nothing
+//! here changes a run.
 
 pub mod attempts;
 pub mod evidence;

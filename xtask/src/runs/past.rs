@@ -1,7 +1,8 @@
-//! The events of a superseded run, which left the tree and stay in git history.
+//! The events of a superseded run, which were taken out of the tree and stay in git history.
 //!
-//! `manifests/RUN.events.json` says in which commit. It is not believed: the commit must be one that the work tree grew from,
-//! and what it holds is hashed like every other file of the run. Nothing of it is written into the tree.
+//! `manifests/RUN.events.json` says in which commit. The record is not trusted: its commit must be an ancestor of the
+//! work tree's, and what the commit holds is hashed like every other file of the run. Nothing of it is written into
+//! the tree.
 
 use anyhow::{Context, Result};
 use host::failure::fail;

@@ -1,4 +1,4 @@
-//! Published runs as the rendered Markdown tells them, and the Markdown itself. Rendering is done in `pure::render`.
+//! Loads published runs for rendering, and the Markdown pages that show them. Rendering is done in `pure::render`.
 
 use super::layout::{Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
 use super::past;

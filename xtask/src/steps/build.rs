@@ -1,4 +1,5 @@
-//! build: kernel sources to cubins by the toolkit at hand, the harness by cargo, and what each kernel is made of.
+//! build: compiles kernel sources to cubins with the provisioned toolkit and the harness with cargo, and records what
+//! each kernel uses.
 //!
 //! A build is named by the digest of all that it depends on, and reused only after every file of it was hashed again.
 //! In an unpacked bundle the carried cubins are used, after a rebuild to the same SASS where the box has a compiler.

@@ -1,7 +1,8 @@
 //! Clocks: locked for a measurement and put back on every path, or observed without touching anything.
 //!
-//! This process itself calls no NVML setter in either mode. A lock is the work of one root child, which restores when we go,
-//! however we go; what a killed child left is repaired before the next lock. Observing repairs nothing either.
+//! This process itself calls no NVML setter in either mode. One root child sets the lock, and restores the clocks
+//! when this process ends, however it ends. If the child itself was killed, the clocks are restored before the next
+//! lock. Observing never restores anything.
 
 pub mod burn;
 pub mod hold;

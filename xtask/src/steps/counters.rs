@@ -1,7 +1,7 @@
 //! Optional step counters: runs the harness's programs under Nsight Compute and keeps what the hardware counted.
 //!
-//! It decides nothing: gate `build` compares counters with the build's own records. Where none can be read the report says why,
-//! and the run goes on. Clocks are left alone, and nothing that is counted here is a measurement.
+//! It decides nothing: gate `build` compares counters with the build's own records. If none can be read the report
+//! says why, and the run goes on. Clocks are not touched, and nothing counted here is a published number.
 
 #[cfg(test)]
 mod tests;

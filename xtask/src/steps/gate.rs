@@ -1,4 +1,5 @@
-//! Step gate: loads a sealed run as evidence, gathers the facts outside of it, applies the rules, and writes the verdict.
+//! Step gate: loads a sealed run as evidence, collects the few facts from outside it, applies the rules, and writes
+//! the verdict.
 //!
 //! [`Passed`] can only be made here, from a judgement in which every gate passed; `publish` takes nothing else.
 

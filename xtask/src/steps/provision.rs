@@ -1,6 +1,7 @@
-//! Provision: a runtime and a toolkit, each pinned, or each said to be what it is.
+//! Provision: chooses a runtime and a toolkit. Each is pinned, or recorded as what it is.
 //!
-//! Docker where an engine answers and a base is at hand, else this machine, said aloud. Nothing is built here but the image.
+//! Docker is used if an engine answers and a base image is available, otherwise this machine, with a message. Only
+//! the image is built here.
 
 mod base;
 mod choose;

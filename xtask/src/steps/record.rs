@@ -1,4 +1,5 @@
-//! Step record: puts beside the raw events what else a run consists of: environment, telemetry, build and sanitizer files.
+//! Step record: adds to the raw events everything else that a run consists of: environment, telemetry, build and
+//! sanitizer files.
 
 use super::build::Built;
 use super::counters::Counters;

@@ -1,7 +1,7 @@
-//! Runs the harness over a plan, follows what it says, and accepts the run only with every cell on disk.
+//! Runs the harness over a plan, follows its progress, and accepts the run only if every cell is on disk.
 //!
-//! Clocks, telemetry and the record of attempts are the caller's. To go on with an interrupted run, call it again with the
-//! same run directory: the harness skips the cells that are complete.
+//! The caller looks after clocks, telemetry and the record of attempts. To resume an interrupted run, call it again
+//! with the same run directory: the harness skips the cells that are complete.
 
 mod cells;
 mod follow;

@@ -1,4 +1,5 @@
-//! What travels between this repository and a GPU box: a bundle there, a packed run back.
+//! What travels between this repository and a GPU box: the bundle that goes there, and the packed run that comes
+//! back.
 
 pub mod bundle;
 pub mod pack;

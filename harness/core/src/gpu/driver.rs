@@ -1,4 +1,4 @@
-//! The CUDA driver: which GPU, its context and streams, and waits for them.
+//! The CUDA driver: chooses the GPU, makes its context and streams, and waits for streams.
 #![expect(unsafe_code, reason = "wraps the driver's calls")]
 
 use super::{choice, preflight};

@@ -1,4 +1,4 @@
-//! What the GPU says about itself.
+//! What the driver reports of the GPU: name, architecture, SMs and limits.
 
 use super::choice;
 use super::driver::{Driver, cuda_version};

@@ -1,6 +1,6 @@
 //! Device memory that grows as needed, and host words that the device sees.
 //!
-//! Nothing is freed or allocated while a persistent grid is resident: callers make room before they launch.
+//! Nothing is freed or allocated while a persistent grid is resident: callers allocate before they launch.
 #![expect(unsafe_code, reason = "wraps the driver's memory calls")]
 
 use super::abi::{Address, BlockRecord, ClockSample};

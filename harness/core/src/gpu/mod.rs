@@ -1,7 +1,8 @@
-//! A real GPU, driven through the CUDA driver API: opened with a list of cubins, its timer, its planted faults, its memory.
+//! A real GPU, driven through the CUDA driver API: opened with a list of cubins, its timer, its planted faults, its
+//! memory.
 //!
-//! Opening loads every cubin that it is given, so that nothing is loaded beside a resident grid. It decides nothing about what is
-//! measured and writes no file.
+//! Opening loads every cubin that it is given, so that nothing is loaded beside a resident grid. It does not decide
+//! what is measured, and writes no file.
 
 pub mod abi;
 mod choice;

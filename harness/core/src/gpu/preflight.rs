@@ -1,6 +1,8 @@
-//! The CUDA driver library before its first use: that there is one, that it is no stub, and that it initialises.
+//! The CUDA driver library before its first use: checks that it exists, that it is not the toolkit's stub, and that
+//! it initializes.
 //!
-//! The bindings panic where the library or a symbol of it is missing. This makes errors of it, with what to do.
+//! The bindings panic where the library or a symbol of it is missing. This check turns that into an error that says
+//! what to do.
 #![expect(unsafe_code, reason = "loads the driver's library")]
 
 use super::choice;

@@ -1,4 +1,4 @@
-//! The timer's step and each SM's offset to the SM of block 0.
+//! Measures the global timer's step, and each SM's offset to the SM of block 0.
 
 use super::Gpu;
 use super::abi::{BlockRecord, OffsetArgs, QuantumArgs};

@@ -1,6 +1,7 @@
 //! Cells on disk: a cell's tables and, last, its header, each whole or not at all.
 //!
-//! A cell in work leaves a `.begun` file, so that one killed before it wrote anything is counted as abandoned too.
+//! A cell that is being measured has a `.begun` file, so that one which was killed before it wrote anything is
+//! counted as abandoned too.
 
 use crate::draws::Seed;
 use crate::experiment::Measured;

@@ -1,4 +1,4 @@
-//! `preempt_calibrate`: every block records the walls of its middle tiles.
+//! `preempt_calibrate`: every block records how long each of its middle tiles took.
 
 use super::PreemptGpu;
 use super::abi::CalibrateArgs;

@@ -1,4 +1,4 @@
-//! `preempt_drain`, and the yield kernels without a schedule: a queue is drained once.
+//! `preempt_drain`, and the yield kernels without a schedule: drains a queue once.
 
 use super::PreemptGpu;
 use super::abi::EventArgs;

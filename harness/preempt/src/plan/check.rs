@@ -1,4 +1,4 @@
-//! What makes a plan impossible, said before anything is launched. Nothing here knows a device.
+//! Finds what is impossible in a plan before anything is launched. Knows no device.
 
 use super::{K_CHUNK, LEAST_K, MOST_K, POLL_PERIODS, Phase, PreemptPlan, Residency};
 use anyhow::ensure;

@@ -1,4 +1,5 @@
-//! How much a plan asks for: events of a cell, and seconds, roughly. For progress bars and dry runs, never for a result.
+//! Estimates how much a plan asks for: the events of a cell, and roughly how many seconds. For progress bars and dry
+//! runs, never for a result.
 
 use super::{CalibratePlan, PreemptPlan, Work};
 use schema::plan::Slots;

@@ -1,4 +1,5 @@
-//! What must hold of a cell's tables. Each variant is one reviewed rule, which the gates `structure` and `samples` carry out.
+//! The rules that a contract can set for a cell's tables. Each variant is one reviewed rule, which the gates
+//! `structure` and `samples` apply.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! How metrics come from tables: a recipe each. The arithmetic is in the pipeline's summary; here is only what it is told.
+//! How metrics are computed from tables: one recipe for each. The arithmetic is in the pipeline's summary
+//! (`xtask/pure/src/summary`); this file holds only its parameters.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What makes a contract impossible, or weaker than any contract may be. Judges no run.
+//! Refuses a contract that contradicts itself, or that is weaker than any contract may be. Judges no run.
 
 use super::{CellSpec, Check, Contract, Derive, Expr, Recipe, Role, TableSpec};
 use anyhow::{Context, ensure};

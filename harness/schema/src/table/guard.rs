@@ -1,7 +1,7 @@
-//! Keeps a panic of the decoder from being ours.
+//! Turns a panic of the Parquet decoder into an error.
 //!
-//! The Parquet library reads pages that nobody vouches for, and some damaged ones make it panic instead of fail. Whatever it
-//! does, a table that it cannot read is an error of the table's.
+//! The Parquet library reads untrusted pages, and some damaged ones make it panic instead of returning an error.
+//! Either way, a table that it cannot read is reported as a damaged table.
 
 use anyhow::bail;
 use std::cell::Cell;

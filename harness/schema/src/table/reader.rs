@@ -1,7 +1,8 @@
-//! Reads tables that nobody vouches for, a piece at a time.
+//! Reads untrusted tables, a piece at a time.
 //!
-//! Everything that a file claims about its own size is looked at before the Parquet library acts on it: footer, page headers,
-//! row counts, encodings. What is read at once is bounded by the caller, so a small file cannot become large in memory.
+//! Everything that a file claims about its own size is checked before the Parquet library acts on it: footer, page
+//! headers, row counts, encodings. The caller bounds how much is read at once, so a small file cannot become large in
+//! memory.
 
 use super::guard::guarded;
 use super::{Column, MAX_COLUMNS, MAX_ROWS, Table, thrift};

@@ -1,5 +1,6 @@
-//! Walks a structure in Thrift's compact protocol, which Parquet's footer and page headers are written in, before anything is
-//! allocated for what it claims to hold. It understands no meanings; it only bounds depth, lengths and counts.
+//! Walks a structure in Thrift's compact protocol, in which Parquet's footer and page headers are written, before
+//! anything is allocated for what it claims to hold. It does not interpret the fields; it only bounds depth, lengths
+//! and counts.
 
 use anyhow::{Context, bail, ensure};
 

@@ -1,6 +1,6 @@
 //! The docker client: whether an engine answers, what it can do, and its images.
 //!
-//! Absent, down and forbidden are three different findings with three different remedies.
+//! Docker that is absent, not running or forbidden are three findings with three remedies.
 
 use crate::failure::fail;
 use crate::process::{Child, Ended, find_program, own_environment};

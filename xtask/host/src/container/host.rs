@@ -1,6 +1,6 @@
-//! Programs straight on this machine, or in the provider's container that we are already in.
+//! Runs programs directly on this machine, or in the provider's container that we are already in.
 //!
-//! Nothing is hardened here; the environment is still stated, and deadlines still hold.
+//! Nothing is isolated here, but the environment is still stated and deadlines still hold.
 
 use super::{Runtime, Task, unless_exhausted};
 use crate::process::{Child, Ended};

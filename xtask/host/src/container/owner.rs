@@ -1,4 +1,4 @@
-//! Whose a container is: the process that started it, told from a later one with the same number.
+//! Which process a container belongs to. A later process with the same id is told apart from the one that started it.
 
 use super::engine::Engine;
 use super::removal::{Client, remove};

@@ -1,6 +1,7 @@
-//! The end of a container of ours: killed, removed, and seen to be gone.
+//! Kills and removes a container of ours, and checks that it is gone.
 //!
-//! Ending the client ends no container, and what the client asked for may still be under way when it is killed.
+//! Ending the docker client does not end the container, and the engine may still be working on a request of the
+//! client when the client is killed.
 
 use super::engine::{Engine, last, refused};
 use crate::failure::fail;

@@ -1,8 +1,9 @@
-//! A folder whose content nobody vouches for, and the plain files below it, reached without ever leaving it.
+//! Opens the plain files below a folder whose content is untrusted, without ever leaving it.
 //!
-//! The folder is opened once. From there on each part of a name is opened in the folder before it and no link is followed, so
-//! neither a name nor a link, not even one that is put there between a check and its use, leads elsewhere. Nothing but a
-//! plain file is opened: reading a pipe would wait for ever, and opening a device may already do something.
+//! The folder is opened once. From there on each part of a name is opened in the folder before it and no link is
+//! followed, so neither a name nor a link, not even one that is put there between a check and its use, leads
+//! elsewhere. Nothing but a plain file is opened: reading a pipe would wait for ever, and opening a device may
+//! already do something.
 
 use anyhow::{Context, Result, bail, ensure};
 use pure::names::check_name;

@@ -1,7 +1,7 @@
-//! What CUDA itself says of this machine's GPUs. NVML may list a GPU on which CUDA does not even initialise.
+//! What CUDA itself reports of this machine's GPUs. NVML may list a GPU on which CUDA does not even initialize.
 //!
-//! The driver's library is loaded in a process of its own, which may crash or hang in it. No context is made and nothing is
-//! launched: measuring is the harness's.
+//! The driver's library is loaded in a process of its own, which may crash or hang in it. No context is made and
+//! nothing is launched; only the harness measures.
 #![expect(unsafe_code, reason = "calls five functions of the driver's library")]
 
 use crate::process::{Child, own_environment};

@@ -1,7 +1,7 @@
-//! The door to the GPU's management library: what it says of itself, and the two locks it can set.
+//! NVML, the GPU's management library: what the GPU reports of itself, and the two clock locks that can be set.
 //!
-//! Nothing here decides anything, and nothing is made up: a value, "unsupported", an error and zero are four different
-//! answers. The library is loaded at run time; no other program's output is ever parsed.
+//! Nothing here decides anything, and no value is filled in: a value, "unsupported", an error and zero are four
+//! different answers. The library is loaded at run time; no other program's output is ever parsed.
 
 mod library;
 mod look;

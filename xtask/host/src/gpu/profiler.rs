@@ -1,4 +1,5 @@
-//! Where this machine keeps Nsight Compute. Only its folder is found here; whether it works is asked where programs run.
+//! Finds the folder of Nsight Compute on this machine. Whether it works is tried later, in the runtime in which
+//! programs run.
 
 use std::path::{Path, PathBuf};
 

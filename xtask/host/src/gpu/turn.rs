@@ -1,6 +1,8 @@
-//! One measurement at a time on a GPU, from whatever checkout: two that begin together would each find the GPU idle.
+//! Allows one measurement at a time on a GPU, across all checkouts: two that begin together would each find the GPU
+//! idle.
 //!
-//! A name in the kernel is taken, which it gives back however the process ends. No file is left, and none can be removed.
+//! The lock is an abstract socket name, which the kernel releases however the process ends. There is no lock file
+//! that could be left behind or removed.
 
 use crate::failure::fail;
 use anyhow::{Context, Result};

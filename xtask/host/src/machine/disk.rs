@@ -1,4 +1,4 @@
-//! Room on the file systems that a run fills: bytes and inodes, of which either may end first.
+//! Free space on the file systems that a run writes to: bytes and inodes, either of which may run out first.
 
 use crate::failure::fail;
 use anyhow::Result;

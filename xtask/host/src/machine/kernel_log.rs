@@ -1,4 +1,4 @@
-//! What the kernel's log says of the GPU since an instant. Where it may not be read, that is what is said.
+//! What the kernel's log says of the GPU since an instant. If the log may not be read, the answer says so.
 
 use std::fmt::Write as _;
 use std::fs::File;

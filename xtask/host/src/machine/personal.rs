@@ -1,4 +1,4 @@
-//! What names this machine and its user, as the machine says it.
+//! The names of this machine and its user, so that they can be removed from published text.
 
 use pure::personal::Names;
 use std::path::Path;

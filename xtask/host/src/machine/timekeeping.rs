@@ -1,4 +1,4 @@
-//! The host's clocks, read one right after the other. Only a place to read them: `pure/timekeeping.rs` compares.
+//! Reads the host's clocks, one right after the other. `pure/timekeeping.rs` compares them.
 
 use rustix::time::{ClockId, clock_gettime};
 use schema::environment::Stamp;

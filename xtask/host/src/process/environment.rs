@@ -1,4 +1,4 @@
-//! This process's own environment, of which children get what is stated. Anything may be in it.
+//! Reads this process's own environment, which may hold anything. Children get only the variables that are stated.
 
 use std::ffi::OsString;
 

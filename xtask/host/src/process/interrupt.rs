@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and a hang-up as a flag that every wait looks at. It ends nothing by itself.
+//! SIGINT, SIGTERM and a hang-up as a flag that every wait checks. The signal by itself ends nothing.
 
 use crate::failure::fail;
 use anyhow::{Context, Result};

@@ -1,4 +1,5 @@
-//! Fetching wheels with pip, file by file: what is here and right is not fetched again, what is wrong is thrown away.
+//! Fetching wheels with pip, file by file: a file that is present with the right digest is not fetched again, one
+//! with a wrong digest is deleted.
 
 use super::{Lock, Wheel};
 use crate::container::last;

@@ -1,4 +1,4 @@
-//! The evidence on clocks, out of the tables it is kept in.
+//! Reads the evidence on clocks from its tables.
 
 use super::{LaunchClock, Sample};
 use anyhow::bail;

@@ -1,4 +1,4 @@
-//! Two halves of one run, which differ in nothing: what a comparison must not call shifted.
+//! Splits one run into two random halves, which a comparison must not call shifted.
 
 use crate::stats::shuffled;
 use crate::summary::CellData;

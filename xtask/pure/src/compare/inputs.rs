@@ -1,5 +1,5 @@
-//! What differs in how two runs were made, in the order in which one thing rests on another: source, plan, kernels, tools,
-//! machine, clocks. It stands beside a comparison's words and changes none of them.
+//! What differs in how two runs were made, in the order in which one depends on another: source, plan, kernels,
+//! tools, machine, clocks. The list is shown beside a comparison's words and changes none of them.
 
 use super::super::measured::measured_sass;
 use crate::gate::Evidence;

@@ -1,4 +1,4 @@
-//! What docker, captured or after its source, says, and the kind it is told as.
+//! Messages of docker, captured or taken from its source, and the kind that each is recognized as.
 
 use super::*;
 

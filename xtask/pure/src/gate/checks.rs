@@ -1,6 +1,7 @@
-//! The contract's checks, one function each: whether the tables of a cell tell one story.
+//! The contract's checks, one function each: whether the tables of a cell agree with each other.
 //!
-//! Rows that were copied under another name, or that come from another cell, stand at instants that are taken.
+//! Rows that were copied under another name, or that come from another cell, are found because their instants overlap
+//! with those of other rows.
 
 use super::build::fits;
 use super::evidence::{CellEvidence, Evidence};

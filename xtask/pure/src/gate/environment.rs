@@ -1,6 +1,7 @@
 //! Gate `environment`: a real GPU, whole and healthy, driven by a pinned toolkit.
 //!
-//! Whether the GPU was ours alone is a label where it cannot be observed. What cannot be asked is never taken for good.
+//! If it cannot be observed whether the GPU was ours alone, the verdict says so and the run is not refused for it.
+//! Every other query that went unanswered counts against the run.
 
 use super::evidence::{Evidence, Facts};
 use super::rule::{IN_REPOSITORY, Rule};

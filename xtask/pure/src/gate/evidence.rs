@@ -1,6 +1,6 @@
-//! What the gates judge: everything a sealed run holds, parsed, and the few facts that lie outside of it.
+//! What the gates judge: everything a sealed run holds, parsed, and the few facts from outside it.
 //!
-//! Absence is kept as absence; each gate decides what it costs. Nothing here reads a file.
+//! What is absent stays absent, and each gate decides what follows from that. Nothing here reads a file.
 
 use crate::derive::Derived;
 use crate::notebook::standing::Standing;

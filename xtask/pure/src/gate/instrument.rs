@@ -1,4 +1,5 @@
-//! Gate `instrument`: the timer was measured, and a delay planted in one leg of the timeline moves that leg by itself.
+//! Gate `instrument`: the timer was measured, and a delay planted in one leg of the timeline lengthens that leg by
+//! the same amount.
 
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;

@@ -1,7 +1,7 @@
-//! The gates: one rule a file, in the order of the design's table.
+//! The gates: one rule in each file, in the order of the table in DESIGN.md.
 //!
-//! Every rule counts what it saw, and refuses when there is nothing to count. Each gives every reason at once, with what to
-//! do about it. No rule believes what an earlier step concluded: it looks at the records themselves.
+//! Every rule counts what it saw, and refuses when there is nothing to count. Each reports every reason at once, with
+//! what to do about it. No rule trusts what an earlier step concluded: it reads the records themselves.
 
 pub mod evidence;
 

@@ -1,5 +1,5 @@
-//! Gate `registration`: claims and predictions are older than the measured commit, by ancestry, nobody moved a threshold, and
-//! the notebook of that commit let the plan run.
+//! Gate `registration`: claims and predictions were committed in an ancestor of the measured commit, no threshold was
+//! changed since, and the notebook of that commit allows the plan to run.
 
 use super::evidence::{Evidence, Facts, History, Registered};
 use super::rule::{IN_REPOSITORY, Rule};

@@ -1,7 +1,7 @@
 //! Gate `sanitizer`: every measured configuration ran clean under all four tools, on the very SASS that was measured.
 //!
-//! A verdict counts only with launches, site counters and a log that says the same when read again; a tool counts only where
-//! it caught its planted fault on this box.
+//! A verdict counts only with launches, site counters and a log that gives the same verdict when it is read again; a
+//! tool counts only if it caught its planted fault on this machine.
 
 use super::evidence::{Evidence, SanitizerEvidence};
 use super::rule::Rule;

@@ -1,4 +1,5 @@
-//! Gate `source`: a clean tree at both ends, one commit that this repository knows, one source digest.
+//! Gate `source`: the tree was clean before and after the run, at one commit that this repository knows, with one
+//! source digest.
 
 use super::evidence::{Evidence, Facts, History};
 use super::rule::{IN_REPOSITORY, Rule};

@@ -1,4 +1,5 @@
-//! Gate `structure`: every task once, every event once, and tables that tell one story, as the contract's checks say.
+//! Gate `structure`: every task and every event happened once, and the tables agree with each other, as the
+//! contract's checks say.
 
 use super::checks::{Story, timer_slack_ns};
 use super::evidence::Evidence;

@@ -1,4 +1,4 @@
-//! What several rules read from launch tables: launches that count, warm-up left out.
+//! What several rules read from launch tables: the launches that count, without warm-up.
 
 use super::evidence::{CellEvidence, Evidence};
 use schema::table::Table;

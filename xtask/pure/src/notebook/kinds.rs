@@ -1,7 +1,7 @@
 //! The table of kinds, `kinds.toml`: for each kind its command, the command's flags, and the fields of its entries.
 //!
-//! Command line, composing and checking follow this table, so a new kind of entry is a variant of [`Kind`] and a row there.
-//! What a kind takes from a run or must find in the tree is not here: `xtask`'s `commands::notebook` adds it.
+//! Command line, composing and checking follow this table, so a new kind of entry is a variant of [`Kind`] and a row
+//! there. What a kind takes from a run or must find in the tree is added by `cli/notebook.rs` of `xtask`.
 
 use super::{Kind, Status};
 use serde::Deserialize;

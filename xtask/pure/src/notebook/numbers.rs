@@ -1,5 +1,5 @@
-//! The numbers of an entry that print: what a run gave, and what another reports. A projected number has no type of its own,
-//! since nothing prints it.
+//! The numbers of an entry that may be printed as results: what a run gave, and what another source reports. A
+//! projected number has no type here, so nothing can print it.
 
 use crate::decimal::Decimal;
 use anyhow::{Context, ensure};

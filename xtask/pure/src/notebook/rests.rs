@@ -1,5 +1,5 @@
-//! What rests on a run, a metric or an entry: what a retraction must list. Only links that are written down are found: claim
-//! terms, ratios, `about`, and runs and entries named in prose.
+//! Finds everything that rests on a run, a metric or an entry, which a retraction must list. Only links that are
+//! written down are found: claim terms, ratios, `about`, and runs and entries named in prose.
 
 use super::{Cited, Fields, Notebook};
 use crate::claims::resolve;

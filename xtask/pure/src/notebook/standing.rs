@@ -1,7 +1,8 @@
-//! Whether the notebook lets a plan run: work it closed, decisions that must authorize it, provenance it lacks.
+//! Whether the notebook allows a plan to run: it may have closed the work, a required decision may be missing, or
+//! provenance may be recorded as missing.
 //!
-//! One rule for three places: before the first step of a run, at the gate by the notebook of the measured commit, and before
-//! a run is published. A withdrawn entry counts in none of them.
+//! The same rule applies before the first step of a run, at the gate by the notebook of the measured commit, and
+//! before a run is published. A withdrawn entry never counts.
 
 use super::{Kind, Notebook, Status};
 use schema::claim::ClaimFile;

@@ -1,4 +1,4 @@
-//! Withdrawn numbers: they stay where they were shown, struck out, with the entry that withdraws them and its reason.
+//! Withdrawn numbers: they stay in place, struck out, with the entry that withdraws them and its reason.
 
 use super::{PublishedRun, escape, interval, with_unit};
 use schema::metrics::Metric;

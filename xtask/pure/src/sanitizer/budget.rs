@@ -1,4 +1,5 @@
-//! How long a program may take under a tool: so many times its time without any, since a slow tool is no hang.
+//! How long a program may take under a tool: a multiple of its time without a tool, so that a slow tool is not taken
+//! for a hang.
 
 use schema::sanitize::Tool;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! What a compute-sanitizer log says by itself. The log is the tool's own file, so nothing a program prints is in it.
+//! Parses a compute-sanitizer log. The log is the tool's own file, so it holds nothing that the program prints.
 //!
-//! A clean log is known line by line: the banner, blank lines, one summary, nothing else. Whatever is unknown is not clean.
+//! A clean log holds the banner, blank lines, one summary and nothing else. A log with any other line is not clean.
 
 use crate::text::quoted;
 use schema::sanitize::Tool;

@@ -1,4 +1,5 @@
-//! What a kept verdict says, told again from the log and the output that lie beside it. Nothing of it is believed unread.
+//! Makes a stored verdict again from the log and the output that lie beside it, so that the stored one need not be
+//! trusted.
 
 use super::log::{Reading, planted, read};
 use crate::progress::{end_mark, stray};

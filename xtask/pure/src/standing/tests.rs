@@ -1,4 +1,4 @@
-//! What decides over a number that rests on one kernel. Whole runs are judged in `ask::status`.
+//! Which changes make a number stale that rests on one kernel. Whole runs are judged in `ask::status`.
 
 use super::*;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The one source of randomness in `pure`: SplitMix64, started from a name.
+//! The one source of randomness in `pure`: SplitMix64, seeded by a name.
 
 use schema::Digest;
 

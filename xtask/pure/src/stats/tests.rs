@@ -1,4 +1,4 @@
-//! Quantiles against the slow way, and what intervals follow.
+//! Quantiles compared with a naive computation, and the intervals that follow.
 
 use super::*;
 use proptest::prelude::*;

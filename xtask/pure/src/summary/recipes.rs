@@ -1,4 +1,5 @@
-//! One recipe a function: from the events of a cell that count to rows. What a recipe means is said where the contract defines it.
+//! One function for each recipe, from the events of a cell that count to rows. What a recipe means is documented in
+//! the contract's definition.
 
 use super::kept::Kept;
 use super::rows::{Drawing, Rows};

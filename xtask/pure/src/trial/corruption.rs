@@ -1,4 +1,4 @@
-//! Every small way in which a text goes wrong on its way: for tests that no corruption of a good record reads as another one.
+//! Every small corruption of a text in transit, for tests that no corrupted record is read as a different valid one.
 
 /// Lines that tools print and that change what a log says when they get into it.
 const FOREIGN_LINES: [&str; 12] = [

@@ -1,5 +1,6 @@
-//! How a GPU would get into a container, rung by rung: on the bus, with a driver, with a GPU runtime, known to this daemon.
-//! The first rung that fails is named. Whether it works is tried by `provision`, before any work; nothing is started here.
+//! Checks in order what a GPU in a container needs: a GPU on the bus, a driver, a GPU runtime, and a daemon that
+//! knows it. The first that is missing is named. Nothing is started here; `provision` tries whether it works, before
+//! any work.
 
 use super::{Check, DoctorOptions};
 use crate::steps::provision::Machine;

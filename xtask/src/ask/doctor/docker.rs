@@ -1,4 +1,5 @@
-//! Docker: absent, down and forbidden apart; which one answers, the base, and containers that some run left.
+//! Docker: whether it is absent, not running or forbidden, which one answers, the base image, and containers left by
+//! killed runs.
 
 use super::machine::disk;
 use super::{Check, DoctorOptions, container_gpu};

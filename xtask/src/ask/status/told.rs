@@ -1,4 +1,5 @@
-//! The report for people: one paragraph a run, what is not current grouped by its reason, and one line at the end.
+//! The report for people: one paragraph for each run, numbers that are not current grouped by reason, and one line
+//! with the totals.
 
 use super::Report;
 use pure::gate::rules;

@@ -1,4 +1,4 @@
-//! This tree beside a run's measured commit: protocol, toolkit, image, and which sources changed at all.
+//! Compares this tree with a run's measured commit: protocol, toolkit, image, and which sources changed at all.
 
 use super::{Run, TreeSass};
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! Who signed the manifest: which key, and by a list of allowed signers, whose.
+//! Who signed the manifest: which key, and, by a list of allowed signers, whose key it is.
 
 use super::Report;
 use crate::runs::layout::{Layout, MANIFEST, SIGNATURE};

@@ -1,5 +1,5 @@
-//! No two published runs hold the same table of events or launches: every one is full of instants, and no instant comes twice.
-//! A run that was published again under another name would look like a replication.
+//! Checks that no two published runs hold the same table of events or launches. Tables are full of instants, so two
+//! measurements never give the same one; a run published again under another name would look like a replication.
 
 use super::Report;
 use crate::runs::layout::{Layout, MANIFEST, is_detached};

@@ -1,5 +1,5 @@
-//! The bytes: every file that the manifest names is there, as it was, and nothing else is; manifest, verdict and sums bind
-//! each other.
+//! Checks the bytes of a run: every file that the manifest names is there and unchanged, no other file is there, and
+//! manifest, verdict and sums refer to each other.
 
 use super::{Report, UNREADABLE};
 use crate::runs::layout::{

@@ -1,4 +1,4 @@
-//! The meaning: parse the evidence anew, recompute the summary, judge again, and compare with what was stored.
+//! Parses the evidence anew, recomputes the summary, judges again, and compares the results with what was stored.
 
 use super::Report;
 use super::files::SealedBytes;

@@ -1,7 +1,9 @@
-//! What was published stays: by git's history, on any line of it, every file about a manifest is still there, as it was.
+//! Checks that nothing published was removed or changed: every file beside a manifest that any commit of git's
+//! history added must still be there, unchanged.
 //!
-//! A manifest names the digests of all else that is published of a run, so its own files are enough to look at. A forger who
-//! makes every digest anew, and a run that is dropped because its numbers did not please, both show here and nowhere else.
+//! A manifest names the digests of all else that is published of a run, so its own files are enough to look at. Only
+//! this check finds a forger who computed every digest anew, or a run that was dropped because its numbers were
+//! unwelcome.
 
 use super::Report;
 use crate::runs::layout::{Layout, UNSEALED, published_name};

@@ -1,4 +1,4 @@
-//! The notebook: its chain holds, and it has grown from what it was when each run began.
+//! Checks the notebook: its chain holds, and it begins with the bytes that it had when each run was made.
 
 use super::Report;
 use crate::runs::layout::Layout;

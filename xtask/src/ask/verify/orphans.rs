@@ -1,4 +1,4 @@
-//! What lies in the published folders without belonging to a published run.
+//! Finds files in the published folders that belong to no published run.
 
 use super::Report;
 use crate::runs::layout::{UNSEALED, published_name};

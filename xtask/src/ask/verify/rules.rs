@@ -1,6 +1,6 @@
-//! Under which rules a run is judged: those of the commit that was measured, whatever its verdict claims. A run under older
-//! rules than this tree's is checked in all that its bytes show; it is judged again only by the tree that published it, since
-//! no code for older rules stays in this one.
+//! Under which rules a run is judged: those of the commit that was measured, whatever its verdict claims. A run under
+//! older rules than this tree's is checked in everything its bytes show. Only the tree that published it can judge it
+//! again, since this one keeps no code for older rules.
 
 mod published;
 

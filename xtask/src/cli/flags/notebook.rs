@@ -1,5 +1,5 @@
-//! The words of `notebook`, built from the table of kinds: one command a kind. What the commands do is in
-//! `commands::notebook`.
+//! The flags of `notebook`, built from the table of kinds: one command for each kind. `cli/notebook.rs` carries them
+//! out.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, Error, FromArgMatches, Subcommand};

@@ -1,7 +1,8 @@
-//! What cargo made of other sources is forgotten before cargo is asked to build.
+//! Removes what cargo built from other sources before cargo builds again.
 //!
-//! Cargo tells what is fresh by the times of files, and times go back: a clock is set, an archive or a copy keeps old ones. A
-//! harness of other sources would then be measured as that of these.
+//! Cargo decides by file times what is up to date, and file times can go back: a clock is set, or an archive or a
+//! copy keeps old ones. Cargo would then reuse a harness that was built from other sources, and it would be measured
+//! as the harness of these.
 
 use anyhow::{Context, Result};
 use host::files::{self, remove};

@@ -1,4 +1,4 @@
-//! What the compiled cubins hold: kernels with resources and SASS digests, equal in both flavors.
+//! Reads the compiled cubins: kernels with resources and SASS digests, which must be equal in both flavors.
 
 use super::compile::{self, FLAVORS, Job, cubin_path};
 use super::inputs::Inputs;

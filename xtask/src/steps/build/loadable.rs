@@ -1,4 +1,5 @@
-//! Whether a GPU can load what was built, found out before anything is started on it: a driver would refuse late, or compile again.
+//! Whether a GPU can load what was built, checked before anything is started on it: the driver would refuse only at
+//! load time, or would compile again.
 
 use super::Built;
 use super::compile::FLAVORS;

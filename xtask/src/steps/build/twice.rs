@@ -1,5 +1,5 @@
-//! The same build a second time, to see whether its bytes are those of its sources alone. It reports; no gate rests on it, since a
-//! kernel's identity is its SASS and not its file.
+//! The same build a second time, to see whether its bytes depend on its sources alone. It only reports: no gate
+//! depends on it, since a kernel's identity is its SASS and not its file.
 
 use super::compile;
 use super::inputs::Inputs;

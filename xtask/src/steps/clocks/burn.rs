@@ -1,4 +1,4 @@
-//! The load under which a clock is proven: `harness burn`, with its in-band clock as it comes.
+//! The load under which a clock is proven: `harness burn`, with its in-band clock as it is reported.
 
 use super::prove::Load;
 use crate::steps::sanitize::Program;

@@ -1,4 +1,4 @@
-//! What NVML says of the GPU before and after a run, and `clocks status`. Only reads.
+//! Reads what NVML reports of the GPU before and after a run, and for `clocks status`. Sets nothing.
 
 use super::lease::{Lease, Standing};
 use anyhow::Result;

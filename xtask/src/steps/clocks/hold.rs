@@ -1,7 +1,8 @@
 //! The root child: locks, holds while its stdin is open, and restores at its end of file or on a signal.
 //!
-//! It outlives a killed parent by exactly that end of file. It takes further clocks on stdin, one number a line, and answers
-//! each request with one JSON line. It is the only caller of an NVML setter in this program.
+//! A killed parent closes that pipe, so the child restores the clocks then too. It takes further clocks on stdin, one
+//! number a line, and answers each request with one JSON line. It is the only caller of an NVML setter in this
+//! program.
 
 use super::lease::{Before, Lease, Process, Standing};
 use anyhow::Result;

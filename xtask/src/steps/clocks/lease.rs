@@ -1,7 +1,8 @@
-//! The lease file: who holds the clocks of which GPU, written before the first setter call and removed after the last.
+//! The lease file: who holds the clocks of which GPU, written before the first setter call and removed after the
+//! last.
 //!
-//! A holder that was killed leaves it behind, and the next start finds it. A process id alone is no name, since ids are
-//! reused: the holder is named by id, start time and boot.
+//! A holder that was killed leaves it behind, and the next start finds it. A process id alone does not identify the
+//! holder, since ids are reused; the file records id, start time and boot.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Proof of a lock under load, and the search for the highest clock that holds.
 //!
 //! A setter that returns success proves nothing: the clock must be read back under load, by NVML and by the GPU's own
-//! counters, while nothing holds it down.
+//! counters, while no throttle reason is active.
 
 use anyhow::Result;
 use host::gpu::nvml::{Answer, Gpu, Violations};

@@ -1,4 +1,4 @@
-//! What this machine offers, and the difference between what cannot be had and what is refused.
+//! What this machine offers: a runtime that is merely unavailable is passed over, one that refuses is an error.
 
 use host::container::{Engine, EngineFacts, EngineState};
 use host::failure::Denied;

@@ -1,4 +1,5 @@
-//! The stated environments: what programs on this machine see, and what the package client sees. Nothing else is passed on.
+//! The stated environments: what programs on this machine see, and what the package client sees. No other variable is
+//! passed on.
 
 use super::choose::Machine;
 use std::path::Path;

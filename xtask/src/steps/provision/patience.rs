@@ -1,4 +1,5 @@
-//! Fetching and building with docker: shown as it goes, and tried again, a bounded number of times, where waiting may help.
+//! Fetching and building with docker: with progress shown, and retried a bounded number of times where waiting may
+//! help.
 
 use anyhow::Result;
 use host::container::{Engine, refused};

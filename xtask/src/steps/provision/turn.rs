@@ -1,4 +1,4 @@
-//! One provision at a time in a checkout: two would unpack into the same folder.
+//! Allows one `provision` at a time in a checkout: two would unpack into the same folder.
 
 use anyhow::Result;
 use host::process::{interrupted, interruption};

@@ -1,4 +1,4 @@
-//! What the harness says while it runs: shown, passed to telemetry, and timed so that a hang is noticed.
+//! Follows the harness's progress: shows it, passes it to telemetry, and notices a hang.
 
 use host::ui::{Ui, spoken};
 use pure::progress::parse;

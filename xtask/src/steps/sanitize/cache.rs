@@ -1,6 +1,6 @@
 //! Verdicts kept between calls: `target/assay/sanitize/<key>/`, complete once `done.json` names every file by digest.
 //!
-//! A finding is kept like a clean verdict: running again until it goes away is no way to get rid of it.
+//! A finding is kept like a clean verdict: running the step again until the finding goes away must not work.
 
 use super::tool::Identity;
 use super::{Program, Sanitized, changed, holds, verdict_name, write_json};

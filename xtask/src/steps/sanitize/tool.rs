@@ -1,4 +1,4 @@
-//! Which compute-sanitizer this is, and whether it can work at all. Asked where it will run, not where we are.
+//! Finds out which compute-sanitizer this is and whether it works at all, in the runtime in which it will be used.
 
 use super::{SHORT_DEADLINE, ending, path};
 use anyhow::{Context, Result};

@@ -1,7 +1,7 @@
-//! Takes the files of a packed run out of its parts, which nobody vouches for.
+//! Extracts the files of a packed run from its parts, which are untrusted.
 //!
-//! Only plain files that the index names are written, each once, with the length it names: no link, device or second name is
-//! made, nothing outside the folder is reached, and nothing grows beyond what the parts hold.
+//! Only plain files that the index names are written, each once, with the length it names: no link, device or second
+//! name is made, nothing outside the folder is reached, and nothing grows beyond what the parts hold.
 
 use super::{HOLD, not_what_was_packed};
 use anyhow::{Context, Result, bail, ensure};

@@ -1,6 +1,7 @@
-//! A look at the GPU by a process of its own, which opens the library anew and may be given up on.
+//! Reads the GPU's state in a process of its own, which opens NVML anew and can be abandoned if it hangs.
 //!
-//! A handle that was open before may answer long after nobody else can reach the GPU, and a driver may never answer at all.
+//! A handle that was opened earlier may keep answering after the GPU has become unreachable for everyone else, and a
+//! driver may never answer at all.
 
 use super::{Answer, Gpu, GpuError};
 use crate::process::{Child, own_environment};

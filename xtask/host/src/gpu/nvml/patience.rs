@@ -1,4 +1,4 @@
-//! A question to the driver that may never be answered. It is asked on a thread of its own, which is left where it hangs.
+//! Calls the driver with a deadline. The call is made on a thread of its own, which is abandoned if the driver hangs.
 
 use super::{Answer, GpuError};
 use crate::process::{interrupted, interruption};

@@ -1,5 +1,6 @@
-//! Judges a run exactly as it was published: by `cargo xtask verify` in a worktree of the commit that published it, which has
-//! the run's rules. It builds that commit's program, so it needs what building needs; what the program says is taken over.
+//! Judges a run exactly as it was published: by `cargo xtask verify` in a worktree of the commit that published it,
+//! which has the run's rules. It builds that commit's program, so it needs what building needs, and takes over what
+//! the program reports.
 
 use crate::ask::verify::Problem;
 use anyhow::{Context, Result};

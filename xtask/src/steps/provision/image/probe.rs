@@ -1,7 +1,7 @@
-//! The first container: whether a program in it can do what every later step needs. It writes a file that must arrive outside,
-//! opens the GPU's nodes, and says which limits it got.
+//! The first container: checks that a program in it can do what every later step needs. It writes a file that must
+//! arrive outside, opens the GPU's device nodes, and reports its limits.
 //!
-//! Without a GPU in question the answer is remembered for this boot, engine, base and user.
+//! If no GPU is needed, the answer is cached for this boot, engine, base and user.
 
 use super::find::Base;
 use anyhow::{Context, Result};
