@@ -32,7 +32,7 @@ fn main() {
 
 /// A panic, which was told where it happened. Unwinding has put back and removed what was ours to put back and remove.
 fn bug() -> anyhow::Error {
-    let message = "a bug in Assay, told above; what was complete is kept";
+    let message = "a bug in Assay, told above; everything complete is kept";
     host::failure::fail(ExitCode::Bug, message, "report what is told above; the same command again goes on")
 }
 

@@ -45,7 +45,7 @@ fn words_and_files_that_make_no_experiment_are_refused_before_anything_is_writte
         check(&checkout.run(&smoke(args)), code, said);
         assert!(!checkout.path("results/raw").exists() && !checkout.path("target").exists());
     };
-    ask(&["nosuch"], 10, &["there is no experiment \"nosuch\"; there is preempt", "try: cargo xtask list"]);
+    ask(&["nosuch"], 10, &["there is no experiment \"nosuch\"; the experiments are preempt", "try: cargo xtask list"]);
     ask(
         &["--phase", "nosuch"],
         10,

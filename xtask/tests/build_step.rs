@@ -157,7 +157,7 @@ fn a_compiler_that_misbehaves_is_refused_with_what_to_do() {
         (
             "cubin; log; echo 'ptxas fatal   : Memory allocation failure' >&2",
             ExitCode::Build,
-            &["exit code 0, and yet it says: ptxas fatal"],
+            &["exit code 0, but it reported: ptxas fatal"],
         ),
         (": > $out; log", ExitCode::Build, &["not a cubin: an empty file"]),
         ("head -c 2000 $data-tiny-sm_90.elf > $out; log", ExitCode::Build, &["measure cubin: bad section table"]),

@@ -167,7 +167,7 @@ fn the_body_s_and_the_restore_s_errors_are_both_kept() {
     })
     .unwrap_err();
     let text = format!("{error:#}");
-    assert!(text.contains("wrong sum") && text.contains("could not be put back"), "{text}");
+    assert!(text.contains("wrong sum") && text.contains("could not be restored"), "{text}");
     assert_eq!(code_of(&error), ExitCode::Oracle);
     assert!(fake.lease().exists(), "what is still locked keeps its lease");
     fake.set("");

@@ -252,13 +252,13 @@ fn where_a_container_cannot_write_no_work_begins() {
 #[test]
 fn a_first_container_that_ends_badly_says_why() {
     for (said, code, means, remedy) in [
-        ("", 93, "does not see what lies there", "docker context ls"),
+        ("", 93, "does not see the files there", "docker context ls"),
         ("sh: 2: cannot create mark: Permission denied", 91, "cannot write into", "ls -ld"),
         ("exec /usr/bin/sh: exec format error", 1, "another kind of machine", "uname -m"),
         ("exec /usr/bin/sh: exec format error", 255, "another kind of machine", "uname -m"),
         ("sh: 1: Cannot fork: Resource temporarily unavailable", 2, "no more memory, processes", "free -m"),
         ("sh: 2: cannot create mark: Disk quota exceeded", 91, "a quota", "df -i"),
-        ("", 159, "did not end well (exit code 159)", "doctor"),
+        ("", 159, "failed (exit code 159)", "doctor"),
     ] {
         let record = format!("\n\"inspect \"*) echo '{code} false \"\" 2026-01-01T00:00:00Z x';;");
         let bench = Bench::new(&(run_says(said, code) + &record));

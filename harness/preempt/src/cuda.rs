@@ -40,7 +40,7 @@ pub struct PreemptGpu {
     kernels: Kernels,
     facts: DeviceFacts,
     sites: Sites,
-    // Last: memory goes before the context it lives in.
+    // Declared last, so that memory is freed before its context.
     gpu: Gpu,
 }
 

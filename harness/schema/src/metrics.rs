@@ -76,7 +76,7 @@ fn parse_line(line: &str) -> anyhow::Result<Metric> {
         <[String; 11]>::try_from(fields).map_err(|f| anyhow::anyhow!("{} fields instead of 11", f.len()))?;
     let n = n.parse().context("n is not a whole number")?;
     let row = Metric { run, experiment, phase, cell, metric, unit, value, lo, hi, n, note };
-    // There is one way to write a row, so that no two readers can differ on it.
+    // There is one way to write a row, so that all readers agree on it.
     ensure!(to_line(&row) == line, "it is not written as Assay writes it");
     Ok(row)
 }

@@ -53,7 +53,7 @@ pub fn answer_in<T: Serialize + DeserializeOwned>(
 /// # Errors
 /// When the file cannot be read.
 pub fn own_digest() -> Result<Digest> {
-    // Not by its name: a long run may see its file replaced by a newer build.
+    // Not by its path: during a long run the file may be replaced by a newer build.
     Digest::of_file("/proc/self/exe").context("failed to read this program's own file")
 }
 

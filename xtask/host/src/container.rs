@@ -69,12 +69,12 @@ pub trait Runtime: Sync {
     }
 }
 
-/// A program that failed for want of disk or memory is no verdict on what it was given.
+/// If a program failed for lack of disk or memory, that says nothing about its input.
 fn unless_exhausted(label: &str, ended: Ended) -> Result<Ended> {
     match docker_says::exhausted(&ended.stderr) {
         Some(said) if ended.code != Some(0) => Err(fail(
             ExitCode::Environment,
-            format!("{}; what it wrote is not used", said.message(label)),
+            format!("{}; its output is not used", said.message(label)),
             said.kind.remedy(),
         )),
         _ => Ok(ended),

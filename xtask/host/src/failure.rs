@@ -114,13 +114,13 @@ fn of_kind(kind: ErrorKind) -> Option<&'static str> {
 fn of_errno(errno: Errno) -> Option<&'static str> {
     match errno {
         Errno::NOSPC | Errno::DQUOT => {
-            Some("df -h . and df -i . ; free some, then the same command again: nothing that was cut off is used")
+            Some("df -h . and df -i . ; free some, then the same command again: no incomplete file is used")
         }
         Errno::ACCESS | Errno::PERM | Errno::ROFS => Some(
             "ls -l the file; what another user left (a container run as root, sudo) is not read past: \
              sudo chown it to yourself, or remove it",
         ),
-        Errno::FBIG => Some("ulimit -f unlimited, then the same command again: nothing that was cut off is used"),
+        Errno::FBIG => Some("ulimit -f unlimited, then the same command again: no incomplete file is used"),
         Errno::MFILE | Errno::NFILE => Some("ulimit -n 1024, then the same command again"),
         Errno::NOMEM | Errno::AGAIN => Some("free -m; ulimit -u; end other programs, then the same command again"),
         Errno::IO | Errno::STALE | Errno::TIMEDOUT => Some("dmesg | tail; the disk or its network does not respond"),

@@ -146,7 +146,7 @@ const MOST_BYTES: u64 = 64 << 20;
 pub fn most_bytes(name: &str) -> u64 {
     let (_, ending) = name.rsplit_once('.').unwrap_or((name, ""));
     match ending {
-        // A line or an object a file: room for more than a hundred thousand files.
+        // One line or object for each file: enough for more than a hundred thousand files.
         _ if name.ends_with("manifest.json") || name.ends_with(".pack.json") || name.contains("SHA256SUMS") => 32 << 20,
         "json" | "svg" => 4 << 20,
         "toml" => 1 << 20,

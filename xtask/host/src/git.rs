@@ -53,7 +53,7 @@ impl Git {
     /// The repository whose work tree has its root exactly at `root`; absent when there is none, or no git program.
     ///
     /// # Errors
-    /// When there is one and git does not answer for it: that is no absence.
+    /// When there is a repository and git does not answer for it, which is not the same as its absence.
     pub fn at(root: &Path) -> Result<Option<Self>> {
         let git = Self { root: root.to_owned() };
         if !files::exists(&root.join(".git")) || find_program(Path::new("git"), &search()).is_none() {
@@ -191,7 +191,7 @@ impl Git {
     /// When git cannot be run, or lacks a version.
     pub fn additions_below(&self, folder: &str) -> Result<Vec<Addition>> {
         let format = "--format=commit %H";
-        // Of merges, what is in none of their parents.
+        // For merges, list what is in none of their parents.
         let args =
             ["log", "-c", "--full-history", "--no-renames", "--raw", "--no-abbrev", format, "HEAD", "--", folder];
         let text = self.text(&args)?;
@@ -201,7 +201,8 @@ impl Git {
                 commit = id;
             }
             let Some((facts, name)) = line.split_once('\t').filter(|_| line.starts_with(':')) else { continue };
-            // As many colons as parents; modes of each and of itself, then as many ids, then a letter for each parent.
+            // One colon for each parent; then the mode of each parent and of the merge, as many ids, and one letter
+            // for each parent.
             let parents = facts.bytes().take_while(|byte| *byte == b':').count();
             let words: Vec<&str> = facts[parents..].split(' ').collect();
             let (id, status) = (words.get(2 * parents + 1), words.last());
@@ -313,7 +314,7 @@ impl Git {
         let paths: Vec<PathBuf> = names.iter().map(|name| self.root.join(name)).collect();
         let mut listing = String::new();
         for ((name, path), digest) in names.iter().zip(&paths).zip(files::digest_all(&paths)) {
-            // A tracked symlink counts by its target; a tracked file that is gone counts as gone.
+            // A tracked symlink counts by its target; a tracked file that is missing counts as absent.
             let digest = match digest {
                 Ok((digest, _)) => digest.to_string(),
                 Err(_) => match fs_err::read_link(path) {
@@ -376,7 +377,8 @@ impl Git {
     fn child(&self, args: &[&str]) -> Child {
         // Command-line configuration is the only one that git trusts for `safe.directory`, and it wins over the repository's.
         let safe = format!("safe.directory={}", self.root.display());
-        // What a repository's own configuration could have git start, add to its answers or take for history is off.
+        // Turns off everything in a repository's own configuration that could make git start programs, add to its
+        // answers or change what counts as history.
         let fixed = [
             safe.as_str(),
             "core.fsmonitor=false",
@@ -416,7 +418,8 @@ impl Worktree {
 impl Drop for Worktree {
     fn drop(&mut self) {
         let place = self.path().display().to_string();
-        // Also after we were asked to stop. Where git fails the folder goes all the same, and git forgets it with time.
+        // This runs after an interruption too. If git fails, the folder is removed anyway, and git prunes its record
+        // later.
         let _ = self.git.child(&["worktree", "remove", "--force", &place]).run_cleanup();
     }
 }
@@ -476,7 +479,7 @@ fn stated_environment() -> Vec<(String, String)> {
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_NO_REPLACE_OBJECTS", "1"),
         ("GIT_GRAFT_FILE", "/dev/null"),
-        // Nothing is fetched: older programs know the second alone.
+        // Both keep git from fetching; older versions know only the second.
         ("GIT_NO_LAZY_FETCH", "1"),
         ("GIT_ALLOW_PROTOCOL", "none"),
     ];

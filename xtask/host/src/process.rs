@@ -112,7 +112,7 @@ impl Child {
         }
         let mut running = Running::start(self, input, on_bytes)?;
         let timed_out = running.watch(self.deadline, stop, overdue);
-        // Whatever happened, nothing of the group outlives this line.
+        // On every path, no process of the group outlives this line.
         let status = running.finish(&PATIENCE)?;
         let timed_out = timed_out?;
         Ok(Ended {
@@ -153,7 +153,7 @@ fn bind_to_us(command: &mut Command) -> io::Result<()> {
     let parent = rustix::process::getpid();
     let die_with_parent = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A parent that died before that call sends no signal any more.
+        // If the parent died before that call, no signal will come.
         let alive = rustix::process::getppid() == Some(parent);
         if alive { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     };
@@ -205,7 +205,7 @@ const REMAINS: Duration = Duration::from_secs(2);
 impl<'a> Running<'a> {
     fn start(wanted: &Child, input: Option<Input>, on_bytes: &'a mut dyn FnMut(&[u8])) -> Result<Self> {
         let ((stdout, to_stdout), (stderr, to_stderr)) = (pipe()?, pipe()?);
-        // Its ends of the pipes are closed on our side with this expression, so that they end when the child does.
+        // The child's ends of the pipes are closed in this process here, so that they end when the child does.
         let child = wanted.expression()?.stdout_file(to_stdout).stderr_file(to_stderr);
         let (child, held) = match input {
             Some(Input::File(file)) => (child.stdin_file(file), None),
@@ -213,7 +213,7 @@ impl<'a> Running<'a> {
             None if wanted.hold_stdin => pipe().map(|(stdin, held)| (child.stdin_file(stdin), Some(held)))?,
             None => (child.stdin_null(), None),
         };
-        // A program or folder that is missing or may not be used is the machine's fault and none of ours.
+        // A program or folder that is missing or not permitted is a fault of the machine, not a bug.
         let handle = child.start().map_err(|error| {
             let message = format!("failed to start {} in {}: {error}", wanted.program.display(), wanted.dir.display());
             fail(ExitCode::Environment, message, "cargo xtask doctor")
@@ -262,12 +262,13 @@ impl<'a> Running<'a> {
             let remedy = format!("sudo cat /proc/{pid}/stack; a GPU driver that hangs needs a reset or a reboot");
             return Err(fail(ExitCode::Environment, message, remedy));
         }
-        // The leader is not yet reaped, so its number still names this group and no other.
+        // The leader is not reaped yet, so its process id cannot belong to another group.
         let _ = kill_process_group(self.group, Signal::KILL);
         self.take_until(REMAINS, |running| running.stdout.ended() && running.stderr.ended());
         let ended = self.handle.wait_timeout(REMAINS)?;
-        let status =
-            ended.with_context(|| format!("what {} started and left still reads its input", self.name))?.status;
+        let status = ended
+            .with_context(|| format!("a process that {} started and left behind still reads its input", self.name))?
+            .status;
         let until = Instant::now() + REMAINS;
         while group_lives(self.group) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
@@ -290,7 +291,8 @@ impl<'a> Running<'a> {
 
     /// Takes what the child has written, or waits a moment for more; at most for `patience`.
     fn take(&mut self, patience: Duration) {
-        // What is not seen in the pipes is looked for so often: an exit, a signal to us. An exit closes the pipes just before.
+        // How often to check for what the pipes do not show: an exit, a signal to this process. An exit closes the
+        // pipes just before.
         let closed = self.stdout.ended() && self.stderr.ended();
         let look = Duration::from_millis(if closed { 1 } else { 50 });
         let [stdout, stderr] = capture::ready([&self.stdout, &self.stderr], look.min(patience));

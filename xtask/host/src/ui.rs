@@ -150,7 +150,7 @@ impl State {
             Out::Plain { to, said } => {
                 let due = said.is_none_or(|said| now.duration_since(said) >= PLAIN_PAUSE);
                 if at_once || due {
-                    // A step's own line does not use up the pause, so that its first cell is said too.
+                    // A step's own line does not start the pause, so that its first cell is printed too.
                     *said = (!at_once).then_some(now);
                     let _ = writeln!(to, "{} {message}", self.work.step).and_then(|()| to.flush());
                 }

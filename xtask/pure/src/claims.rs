@@ -59,7 +59,7 @@ fn malformed(claim: &Claim, what: &str) -> anyhow::Error {
 fn check_term(term: &Term) -> anyhow::Result<()> {
     term.threshold.parse::<Decimal>().context("threshold")?;
     for metric in std::iter::once(&term.value).chain(&term.over) {
-        // No device is known yet; any slot may be one of its.
+        // No device is known yet, so any slot name may be valid.
         resolve_by(&metric.cell, 1, |_| Some(1))?;
     }
     let unit = unit_of(&term.value.metric);
@@ -104,14 +104,14 @@ fn resolve_by(cell: &str, sms: u32, slot: impl Fn(&str) -> Option<u32>) -> anyho
         let _ = write!(name, "{before}{}", sms * per_sm);
         rest = after;
     }
-    anyhow::ensure!(!rest.contains('}'), "cell {cell:?} has a brace too many");
+    anyhow::ensure!(!rest.contains('}'), "cell {cell:?} has an extra closing brace");
     Ok(name + rest)
 }
 
 fn judge_claim(claim: &Claim, metrics: &[Metric], device: &DeviceFacts) -> anyhow::Result<ClaimResult> {
     if claim.compute_capability != device.compute_capability {
         let (wanted, found) = (&claim.compute_capability, &device.compute_capability);
-        let why = format!("it speaks of compute capability {wanted}, and this device has {found}");
+        let why = format!("it is about compute capability {wanted}, and this device has {found}");
         return Ok(result(claim, Outcome::Inconclusive, &claim.term[0], String::new(), why));
     }
     let judged: Vec<Judged> = claim
@@ -119,7 +119,7 @@ fn judge_claim(claim: &Claim, metrics: &[Metric], device: &DeviceFacts) -> anyho
         .iter()
         .map(|term| judge_term(term, metrics, &device.slots).with_context(|| format!("claim {}", claim.id)))
         .collect::<anyhow::Result<_>>()?;
-    // A missing cell outweighs a violation: a claim names its whole grid, and half a grid decides nothing.
+    // A missing cell outweighs a violation: a claim names all of its cells, and part of them decides nothing.
     let order = [State::Missing, State::Violated, State::Undecided];
     let decisive = order.iter().find_map(|state| judged.iter().position(|j| j.state == *state));
     let decisive = decisive.unwrap_or_else(|| tightest(&judged));

@@ -224,16 +224,20 @@ fn telemetry_reasons(counts: &ClockCounts) -> Vec<String> {
     }
     if counts.throttled_samples > 0 {
         let named = throttle::names(counts.throttle_bits & !throttle::HARMLESS);
-        reasons.push(format!("clocks were held down in {} of {samples} samples: {named}", counts.throttled_samples));
+        reasons.push(format!("clocks were throttled in {} of {samples} samples: {named}", counts.throttled_samples));
     }
     if counts.samples_off_median > 0 {
         let off = counts.samples_off_median;
-        reasons.push(format!("NVML's SM clock left {CLOCK_BAND_PCT} % of its median in {off} samples under load"));
+        reasons.push(format!(
+            "NVML's SM clock differed from its median by more than {CLOCK_BAND_PCT} % in {off} samples under load"
+        ));
     }
     for (what, ns) in [("power", counts.power_violation_ns), ("heat", counts.thermal_violation_ns)] {
         if let Some(ns) = ns.filter(|ns| *ns > 0) {
-            reasons
-                .push(format!("NVML counted {:.3} ms held down by {what} within the measured cells", ns as f64 / 1e6));
+            reasons.push(format!(
+                "NVML counted {:.3} ms of throttling by {what} within the measured cells",
+                ns as f64 / 1e6
+            ));
         }
     }
     reasons

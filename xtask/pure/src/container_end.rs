@@ -51,7 +51,7 @@ pub fn read_state(text: &str) -> Option<State> {
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<String>();
     let error = values.next()?.ok()?;
     let mut times = rest[values.byte_offset()..].split_whitespace();
-    // An engine that never started it gives the zero time of its language.
+    // An engine that never started the container reports Go's zero time.
     let began = times.next().map(|time| !time.starts_with("0001-01-01"));
     Some(State { exit_code: code.parse().ok()?, oom_killed: oom.parse().ok()?, error, began })
 }
@@ -60,14 +60,14 @@ pub fn read_state(text: &str) -> Option<State> {
 pub fn judge(code: i32, stderr: &str, state: Option<&State>) -> End {
     let refused = |error: &str| {
         let Refusal { kind, said } = refusal(Some(code), &format!("{error}\n{stderr}"), "");
-        // To start a container nothing is asked over a network: it is the engine that gives no answer.
+        // Starting a container needs no network, so it is the engine that does not answer.
         End::Refused(Refusal { kind: if kind == Kind::Network { Kind::Down } else { kind }, said })
     };
     match (code, state) {
         (0, _) => End::Own,
         (_, Some(state)) if state.began == Some(false) => refused(&state.error),
         (_, Some(state)) if state.oom_killed => End::Starved,
-        // The client speaks of its own trouble, not of the program's end.
+        // The client reports an error of its own, not the program's end.
         (125, Some(state)) if state.exit_code != code => refused(&state.error),
         (125, None) => refused(""),
         (126 | 127, state) if state.is_none_or(|state| state.began.is_none()) && speaks_for_docker(stderr) => {

@@ -143,13 +143,13 @@ fn something_else(bytes: &[u8]) -> Option<String> {
     const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
     if bytes.is_empty() {
         // ptxas 13.0 leaves one on a full disk, with exit code 0.
-        return Some("an empty file, as is left where the disk is full".to_owned());
+        return Some("an empty file, which a full disk leaves behind".to_owned());
     }
     if bytes.starts_with(&FATBIN) {
-        return Some("a fatbin, of which a driver would choose a part".to_owned());
+        return Some("a fatbin, from which a driver would choose one cubin".to_owned());
     }
     let version = ptx_version(bytes)?;
-    Some(format!("PTX {version}, which a driver would compile again in its own way"))
+    Some(format!("PTX {version}, which a driver would compile by itself"))
 }
 
 /// The version that a PTX text states before anything else than comments.

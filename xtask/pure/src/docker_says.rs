@@ -19,7 +19,7 @@ pub enum Kind {
     Forbidden,
     /// No daemon answers, or it went away.
     Down,
-    /// A registry limits pulls, or a package repository is between two states.
+    /// A registry limits pulls, or a package repository is being updated.
     Busy,
     /// The CDI specification is missing, stale or not read by this engine.
     Cdi,
@@ -27,11 +27,11 @@ pub enum Kind {
     GpuNotWired,
     /// The GPU runtime does not get on with the host's driver.
     Driver,
-    /// The GPU may not be opened from a container, or not any more.
+    /// The GPU cannot be opened from a container, or no longer.
     GpuClosed,
     /// The engine has no such image.
     ImageAbsent,
-    /// The registry does not have it, or no more.
+    /// The registry does not have it, or no longer has it.
     ImageGone,
     /// The registry wants to know who asks.
     Unauthorised,
@@ -61,7 +61,7 @@ type Rule = (Kind, &'static [&'static [&'static str]]);
 
 /// The first rule that any line satisfies wins: causes stand before the wrappers that quote them.
 const RULES: &[Rule] = &[
-    // The kernel says that a disk is full of its control groups and watches too, which live on none.
+    // The kernel also reports a full disk for control groups and file watches, which use no disk.
     (
         Kind::Memory,
         &[
@@ -255,7 +255,7 @@ const RULES: &[Rule] = &[
             &["too many open files"],
             &["virtual memory exhausted"],
             &["std::bad_alloc"],
-            // Of a compiler's parts, which nothing else kills so.
+            // Said of parts of a compiler, which only a lack of memory kills in this way.
             &["died due to signal 9"],
             &["killed signal terminated program"],
         ],
@@ -276,7 +276,7 @@ const RULES: &[Rule] = &[
             &["does not match the detected host platform"],
         ],
     ),
-    // It says so beside whatever else it says.
+    // Podman prints this beside any other message.
     (Kind::Elsewhere, &[&["emulate docker cli using podman"], &["unable to connect to podman"]]),
 ];
 
@@ -316,7 +316,7 @@ fn telling(text: &str) -> impl DoubleEndedIterator<Item = &str> {
 
 /// Of the GPU runtime's nested messages the last clause alone tells; what wraps it changes with every version.
 fn clause(line: &str) -> &str {
-    // In ASCII, so that places in the text stay where they are.
+    // ASCII only, so that byte positions in the text do not change.
     line.to_ascii_lowercase().rfind("nvidia-container-cli: ").map_or(line, |at| &line[at..])
 }
 
@@ -357,12 +357,12 @@ impl Kind {
                 "free -m; ulimit -a; end other programs; docker ps --all, and docker rm what ended",
             ),
             Self::Elsewhere => (
-                "docker's client asks another engine than this machine's docker: a daemon on another machine, or podman",
+                "docker's client talks to an engine other than this machine's docker: a daemon on another machine, or podman",
                 "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default; type -a docker says which client answers, \
                  and only docker itself is driven; or --runtime host",
             ),
             Self::Forbidden => (
-                "the docker socket is not ours to open",
+                "this user may not open the docker socket",
                 "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell), or --runtime host",
             ),
             Self::Down => (
@@ -370,7 +370,7 @@ impl Kind {
                 "sudo systemctl start docker, or sudo dockerd & where there is no systemd, or --runtime host",
             ),
             Self::Busy => (
-                "the registry limits pulls from this address, or a package repository is between two states",
+                "the registry limits pulls from this address, or a package repository is being updated",
                 "run the same command again in an hour; for an image docker login, or docker load an archive of it (its \
                  digest is checked), or cargo xtask provision --make-base",
             ),
@@ -380,7 +380,7 @@ impl Kind {
                  cat /sys/module/nvidia/version, then cargo xtask doctor; or --runtime host",
             ),
             Self::GpuNotWired => (
-                "this docker daemon knows no GPU runtime: no toolkit, not configured, or not restarted since",
+                "this docker daemon knows no GPU runtime: the toolkit is not installed or not configured, or the daemon was not restarted since",
                 "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker, then \
                  cargo xtask doctor; or --runtime host",
             ),
@@ -392,22 +392,22 @@ impl Kind {
                  older driver; or --runtime host",
             ),
             Self::GpuClosed => (
-                "the GPU may not be opened from a container, or not any more",
+                "the GPU cannot be opened from a container, or no longer",
                 "cargo xtask doctor; a rootless engine needs no-cgroups = true in the GPU runtime's config.toml, and a \
                  rootful one needs it off; a daemon-reload of systemd takes GPUs from running containers: then run the same \
                  command again for a new one",
             ),
             Self::ImageAbsent => ("the engine has no such image", "cargo xtask provision"),
             Self::ImageGone => (
-                "the registry does not have it, or no more, or not for this kind of machine; this is not the network",
+                "the registry does not have it, no longer has it, or not for this architecture; this is not the network's fault",
                 "docker load an archive with the pinned digest, or pull it from a mirror that kept it; a nearby tag is \
                  another image, and numbers measured on this one cannot be reproduced without it",
             ),
             Self::Unauthorised => {
-                ("the registry does not give it to who we are", "docker login, or cargo xtask provision --make-base")
+                ("the registry refuses it to this user", "docker login, or cargo xtask provision --make-base")
             }
             Self::Untrusted => (
-                "what arrived, or who sent it, cannot be trusted: a digest, a signature or a certificate does not hold",
+                "what arrived, or its sender, cannot be trusted: a digest, a signature or a certificate is wrong",
                 "date (where the clock is wrong no certificate is valid); a proxy that puts its own certificate in must be \
                  known to the system's and the daemon's store; take a repository's new key from its owner, and never \
                  install unsigned packages; run the same command again: if it differs again, do not use it",

@@ -153,7 +153,8 @@ mod tests {
         check(Some("busy the GPU is cannot be read"), |w| w.before.busy_pct = Reading::Unsupported);
         check(Some("busy the GPU is could not be read"), |w| w.before.busy_pct = failed());
         check(Some("memory in use cannot be read"), |w| w.before.memory_used_bytes = Reading::Unsupported);
-        // Processes may be invisible from inside a container; the other two witnesses must stand then.
+        // Processes may be invisible from inside a container; memory in use and utilization must then show that the
+        // GPU is idle.
         check(None, |w| (w.before.processes, w.most_processes) = (failed(), None));
     }
 

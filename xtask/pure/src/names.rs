@@ -1,4 +1,4 @@
-//! Names of files below a run directory: which are allowed at all, and which cannot lie beside each other everywhere.
+//! Names of files below a run directory: which are allowed at all, and which cannot both exist on every file system.
 //!
 //! A run travels between machines, so a name must mean one file on every file system: those that ignore case, those that
 //! store accents in another Unicode form (NFC, NFD), those that drop trailing dots and blanks, and those that reserve names
@@ -117,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        // Whatever the name is, joining one that passes stays below the folder.
+        // A name that passes stays below the folder when it is joined to it.
         #[test]
         fn a_name_that_passes_never_leads_out(name in "[a-c./\\\\ A\u{e9}\u{0}:]{0,12}") {
             if check_name(&name).is_ok() {

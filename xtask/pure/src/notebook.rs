@@ -148,7 +148,7 @@ pub fn append(text: &str, entry: NewEntry) -> anyhow::Result<String> {
     };
     let same = (&last.date, &last.id, &last.title, last.prose.as_str(), &last.fields)
         == (date, id, title, prose.trim(), fields);
-    if same { Ok(after) } else { Err(refuse("it would not be read back as it was given".to_owned())) }
+    if same { Ok(after) } else { Err(refuse("it could not be read back as it was given".to_owned())) }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const SHORTEST: usize = 3;
 #[must_use]
 pub fn impersonal(text: &str, names: &Names) -> String {
     let mut folders: Vec<&(String, &str)> = names.folders.iter().filter(|(folder, _)| folder.len() > 1).collect();
-    // The longer first: a checkout lies in a home folder more often than the other way round.
+    // The longer first, since a checkout usually lies in a home folder.
     folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
     let mut text = text.to_owned();
     for (folder, instead) in folders {

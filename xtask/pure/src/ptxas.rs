@@ -169,7 +169,7 @@ impl Reader {
         if let Some(name) = self.function.take() {
             bail!("function {name} states no properties");
         }
-        // Before the first entry come functions of other files; no kernel here is measured with them.
+        // Functions of other files come before the first entry; no measured kernel uses them.
         let Some(usage) = self.log.kernels.last_mut() else { return Ok(()) };
         ensure!(used, "kernel {} states no registers", usage.symbol);
         let own = functions.get(&usage.symbol).copied().flatten();

@@ -302,7 +302,8 @@ mod tests {
                 for (found, truth) in found.iter().zip(&truth) {
                     let told = |k: &Sass| (k.registers, k.frame_bytes, k.shared_bytes, k.max_threads);
                     assert_eq!(told(found), told(truth), "byte {at}");
-                    // Frames of called functions are no part of the identity; a larger one is refused by any budget.
+                    // Stack frames of called functions are not part of the identity; any budget refuses a kernel with
+                    // a stack.
                     assert!(found.stack_bytes >= truth.stack_bytes, "byte {at}");
                 }
                 (0, 0)

@@ -115,7 +115,7 @@ pub fn judge(basis: &Basis, measured: &BTreeMap<String, Digest>, now: &Differenc
 
 fn unchanged(changed: usize) -> String {
     let files = if changed == 1 { "1 source file".to_owned() } else { format!("{changed} source files") };
-    format!("{files} changed, and SASS, protocol, plan, toolkit and image did not")
+    format!("{files} changed, but SASS, protocol, plan, toolkit and image did not")
 }
 
 /// What the notebook says of a run's numbers.

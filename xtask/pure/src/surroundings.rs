@@ -9,12 +9,12 @@ const HARMFUL: &[&str] = &[
     // Switches of compute-sanitizer: patching off, caps lower, another port.
     "NV_COMPUTE_SANITIZER_",
     "NV_SANITIZER_",
-    // Other code in every process.
+    // Loads other code into every process.
     "LD_PRELOAD",
     "LD_AUDIT",
     "CUDA_INJECTION64_PATH",
     "CUDA_INJECTION32_PATH",
-    // How launches run, and what is run.
+    // Changes how launches run, or which code is run.
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_FORCE_PTX_JIT",
     "CUDA_FORCE_JIT",

@@ -71,8 +71,8 @@ fn load(paths: &Paths, target: &str) -> Result<(Side, Evidence)> {
 }
 
 fn broken(target: &str, detail: &str) -> anyhow::Error {
-    let message = format!("{target} does not hold, so nothing is compared: {detail}");
-    fail(ExitCode::Integrity, message, format!("cargo xtask verify {target} says everything that does not hold"))
+    let message = format!("{target} does not verify, so nothing is compared: {detail}");
+    fail(ExitCode::Integrity, message, format!("cargo xtask verify {target} lists every problem"))
 }
 
 /// For people: metrics with the worst first, what differs in how the runs were made, and the word last.

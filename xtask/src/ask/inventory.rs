@@ -42,7 +42,8 @@ pub struct Differing {
 }
 
 impl Report {
-    /// The exit code this report ends with. Something more than is listed is told, and is no fault of what is.
+    /// The exit code this report ends with. A file that is not listed is reported, and does not make the listed ones
+    /// fail.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         if self.ok { ExitCode::Done } else { ExitCode::Integrity }
@@ -132,7 +133,7 @@ fn compare(
                 (digest != artifact.digest)
                     .then(|| format!("it has digest {digest}, and {} is listed", artifact.digest))
             }
-            // Of a file that this machine cannot read nothing is known.
+            // Nothing is known of a file that this machine cannot read.
             Err(error) if of_the_machine(&error) => return Err(error),
             Err(error) => Some(format!("{error:#}")),
         };

@@ -128,10 +128,10 @@ struct Run {
 impl Run {
     fn load(paths: &Paths, id: String) -> Result<Self> {
         let layout = Layout::published(paths, id.clone());
-        // A number that was edited stands for nothing, whatever the tree is.
+        // A number in an edited file does not count, whatever the tree is.
         sealed_bytes(&layout).map_err(|problem| {
-            let message = format!("run {id} does not hold, so none of its numbers stands: {problem:#}");
-            fail(ExitCode::Integrity, message, format!("cargo xtask verify {id} says everything that does not hold"))
+            let message = format!("run {id} does not verify, so none of its numbers stands: {problem:#}");
+            fail(ExitCode::Integrity, message, format!("cargo xtask verify {id} lists every problem"))
         })?;
         let text = |name: &str| String::from_utf8(read(&layout, name)?).with_context(|| layout.shown(name));
         let manifest: Manifest = json(&layout, MANIFEST)?;

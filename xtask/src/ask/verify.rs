@@ -104,7 +104,8 @@ impl Report {
         self.problem(path, if of_the_machine(error) { UNREADABLE } else { kind }, format!("{error:#}"));
     }
 
-    /// The exit code this report ends with: what could not be looked at does not hold, and is no finding either.
+    /// The exit code this report ends with. A file that could not be read does not hold, but is not a finding about
+    /// the run.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self.problems.iter().all(|problem| problem.kind == UNREADABLE) {
@@ -143,7 +144,7 @@ impl fmt::Display for Report {
             _ if !self.ok => {
                 writeln!(
                     f,
-                    "  try: git status; what was committed comes back by git checkout -- FILE, a run directory by cargo xtask unpack DIR"
+                    "  try: git status; git checkout -- FILE restores what was committed, cargo xtask unpack DIR a run directory"
                 )?;
                 let word = if problems == 1 { "problem" } else { "problems" };
                 write!(f, "{problems} {word} in {files} files")
@@ -161,7 +162,7 @@ impl fmt::Display for Report {
 /// Verifies runs: by id, run directory or manifest; everything published when none is given.
 ///
 /// # Errors
-/// When a target names nothing. What does not hold is in the report, and is no error here.
+/// When a target names nothing. Problems of a run are in the report and are not an error here.
 pub fn verify(paths: &Paths, targets: &[String]) -> Result<Report> {
     verify_as(paths, targets, Asked { allowed_signers: None, as_published: false })
 }
@@ -200,7 +201,7 @@ pub fn verify_as(paths: &Paths, targets: &[String], asked: Asked<'_>) -> Result<
     copies::check(paths, &layouts, &mut report)?;
     let notebook = notebook::check(paths, &layouts, &mut report);
     for layout in &layouts {
-        // Publishing signs: where a run is published, its run directory owes no signature.
+        // Publishing makes the signature, so the run directory of a published run need not have one.
         let twin = |other: &Layout| matches!(other, Layout::Published { .. }) && other.run() == layout.run();
         let owed = allowed.filter(|_| matches!(layout, Layout::Published { .. }) || !layouts.iter().any(twin));
         let asked = Asked { allowed_signers: owed, ..asked };
@@ -227,7 +228,7 @@ fn verify_run(
     let sealed = files::check(layout, report)?;
     let rules = sealed.as_ref().map(|sealed| sealed.verdict.rules);
     let judged = match sealed {
-        // What does not hold as bytes is not worth judging, and might not even parse.
+        // A run whose bytes are wrong is not judged; it might not even parse.
         Some(sealed) if report.problems.len() == before => {
             notebook::check_head(notebook, layout, sealed.manifest.predicate.notebook_head, report);
             notebook::check_values(notebook, layout, &sealed.verdict, report);
@@ -268,7 +269,7 @@ fn published_layouts(paths: &Paths) -> Result<Vec<Layout>> {
 fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
     let runs = published::runs(paths)?;
     if !runs.is_empty() && !paths.root().join("RESULTS.md").is_file() {
-        report.problem("RESULTS.md", "missing", "what is published is not told: git restores it");
+        report.problem("RESULTS.md", "missing", "the page that shows what is published: git restores it");
     }
     let rendered = match published::rendered(paths, &runs) {
         Ok(rendered) => rendered,
@@ -284,7 +285,7 @@ fn check_markdown(paths: &Paths, report: &mut Report) -> Result<()> {
             report.problem(
                 name,
                 "recompute",
-                "a region or a reference is not what the manifests give: cargo xtask tidy --write renders it",
+                "a region or a reference does not show what the manifests give: cargo xtask tidy --write renders it",
             );
         }
     }
@@ -309,11 +310,11 @@ pub(super) fn layouts_of(paths: &Paths, target: &str) -> Result<Vec<Layout>> {
         found.push(Layout::Raw(paths.run(target)));
     }
     if found.is_empty() {
-        let message = format!("{target:?} is no run, no run directory and no manifest");
+        let message = format!("{target:?} is neither a run, nor a run directory, nor a manifest");
         return Err(fail(
             ExitCode::Usage,
             message,
-            "cargo xtask status lists what is published; ls results/raw the rest",
+            "cargo xtask status lists published runs; ls results/raw lists the others",
         ));
     }
     Ok(found)

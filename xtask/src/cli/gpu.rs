@@ -81,7 +81,7 @@ fn lock_and_hold(
     let scratch = tempfile::tempdir_in(ctx.paths.state())?;
     let load = Burn { runtime: &*provisioned.runtime, program: &program, scratch: scratch.path().to_owned() };
     lock(&ClockContext { load: &load, ..context }, mhz, |_| {
-        ctx.ui.line("clocks locked and proven; they are held until interrupted");
+        ctx.ui.line("clocks are locked and proven under load; they are held until you interrupt");
         while interrupted().is_none() {
             std::thread::sleep(Duration::from_millis(200));
         }

@@ -19,7 +19,7 @@ pub fn bundle(ctx: &Context<'_>, ask: &flags::Build) -> Result<Done> {
     let git = Git::at(ctx.paths.root())?.ok_or_else(|| {
         fail(
             ExitCode::Usage,
-            "a bundle is made of a commit, and here is no git checkout",
+            "a bundle is made from a commit, and this is not a git checkout",
             "cd into a clone; git --version",
         )
     })?;
@@ -51,7 +51,8 @@ pub fn pack(ctx: &Context<'_>, ask: &flags::Pack) -> Result<Done> {
 /// Exit 16 naming the part or file that is not what it was.
 pub fn unpack(ctx: &Context<'_>, ask: &flags::Unpack) -> Result<Done> {
     let runs = transfer::pack::unpack(ctx.paths, &ask.dir)?;
-    let line = |run: &transfer::pack::Unpacked| format!("{}: {} files hold; the box may go", run.run, run.n_files);
+    let line =
+        |run: &transfer::pack::Unpacked| format!("{}: {} files hold; the box can be released", run.run, run.n_files);
     let text: Vec<String> = runs.iter().map(line).collect();
     let object: Vec<_> = runs.iter().map(|run| json!({"run": run.run, "dir": run.dir, "files": run.n_files})).collect();
     Ok(Done::said(json!({"runs": object}), text.join("\n")))

@@ -148,7 +148,10 @@ fn built(ctx: &Context<'_>, ask: &flags::Build) -> Result<(Provisioned, Built)> 
 /// Exit 13 for a finding, or a check that did not really happen.
 pub fn sanitize(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     let sanitized = reproduce::sanitized(ctx, ask, &[])?.sanitized;
-    let text = format!("{} verdicts, all as they must be", sanitized.verdicts.len());
+    let text = format!(
+        "{} verdicts; every tool caught its planted fault, and no program had a finding",
+        sanitized.verdicts.len()
+    );
     Ok(Done::said(sanitized.json(), if sanitized.not_applicable.is_some() { String::new() } else { text }))
 }
 

@@ -171,9 +171,10 @@ fn known_phases(paths: &Paths, phases: &[String]) -> Result<()> {
     }
     match phases.iter().find(|phase| !known.contains(phase)) {
         None => Ok(()),
-        Some(unknown) => {
-            Err(usage(format!("there is no phase {unknown:?}; there is {}", known.join(", ")), "cargo xtask list"))
-        }
+        Some(unknown) => Err(usage(
+            format!("there is no phase {unknown:?}; the phases are {}", known.join(", ")),
+            "cargo xtask list",
+        )),
     }
 }
 
@@ -226,7 +227,7 @@ impl OfRun {
         };
         let report = verify(paths, &[run.to_owned()])?;
         if !report.ok {
-            let message = format!("run {run} does not hold, so nothing is told of it:\n{report}");
+            let message = format!("run {run} does not verify, so no entry is made from it:\n{report}");
             return Err(fail(ExitCode::Integrity, message, format!("cargo xtask verify {run}")));
         }
         Self::read(&layout)

@@ -80,7 +80,7 @@ fn absent() -> Result<Option<String>> {
         return Ok(None);
     }
     Ok(match within(PATIENCE, || Library::open(None)?.uuids())? {
-        // The loader's own words say which of many paths it tried last.
+        // The loader's message names the last path it tried.
         Err(GpuError::NotFound(why)) if why.contains("libnvidia-ml") => Some("no NVIDIA driver here".to_owned()),
         Err(GpuError::NotFound(why)) => Some(why),
         Ok(uuids) if uuids.is_empty() => Some("NVML lists none".to_owned()),
@@ -135,8 +135,8 @@ fn same_for_cuda(facts: &GpuFacts, cuda: &Cuda) -> Result<()> {
     }
 }
 
-/// On a share of a GPU others' work is not seen and takes its part of every number. A slice (MIG) is known as one, and no run
-/// on it passes the gate; where neither can be asked there may be either.
+/// On a share of a GPU other users' work cannot be seen, and it takes its share of every number. A slice (MIG) is
+/// known as one, and no run on it passes the gate; where neither can be asked there may be either.
 fn not_shared(facts: &GpuFacts) -> Result<()> {
     const WHOLE: &str = "rent a whole GPU (bare metal or passed through); cargo xtask doctor";
     let unknown = |what: &str, error: &GpuError| {
@@ -145,8 +145,10 @@ fn not_shared(facts: &GpuFacts) -> Result<()> {
     };
     match (&facts.shared, &facts.mig) {
         (Ok(true), _) => {
-            let message =
-                format!("{} is shared (a vGPU, or a GPU that gives vGPUs): others' work on it is not seen", facts.name);
+            let message = format!(
+                "{} is shared (a vGPU, or a GPU that hosts vGPUs), so work of other users on it cannot be seen",
+                facts.name
+            );
             Err(fail(ExitCode::Environment, message, WHOLE))
         }
         (Err(error), _) if *error != GpuError::Unsupported => unknown("shared (a vGPU)", error),

@@ -67,7 +67,7 @@ pub fn freeze(paths: &Paths, name: &str, profile: ProfileName, phases: &[String]
         ));
     }
     if let Some(other) = phases.iter().find(|phase| !file.phases.contains(phase)) {
-        let message = format!("there is no phase {other:?}; there is {}", file.phases.join(", "));
+        let message = format!("there is no phase {other:?}; the phases are {}", file.phases.join(", "));
         return Err(fail(ExitCode::Config, message, "cargo xtask list"));
     }
     let plan_path = paths.experiment(name).join("plan.toml");
@@ -87,7 +87,7 @@ pub fn plan_file(paths: &Paths, name: &str) -> Result<PlanFile> {
     let path = paths.experiment(name).join("plan.toml");
     let known = experiments(paths)?;
     if name.is_empty() || !known.iter().any(|k| k == name) {
-        let message = format!("there is no experiment {name:?}; there is {}", known.join(", "));
+        let message = format!("there is no experiment {name:?}; the experiments are {}", known.join(", "));
         return Err(fail(ExitCode::Config, message, "cargo xtask list"));
     }
     let text = fs_err::read_to_string(&path)?;

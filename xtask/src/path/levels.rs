@@ -86,7 +86,7 @@ pub fn rebuilt(published: &PublishedBuilds, built: &BuildRecord) -> Level {
         return Level::new("nothing published yet", "no published run names any kernel");
     }
     let (mut equal, mut changed) = (0, Vec::new());
-    // Another experiment's kernels were not built here, and nothing is said of them.
+    // Another experiment's kernels were not built here and are not judged.
     let ours = folders(built);
     let of_ours = |(_, record): &&(String, BuildRecord)| folders(record).is_subset(&ours);
     for (run, record) in published.records.iter().filter(of_ours) {
@@ -129,7 +129,7 @@ pub fn verify_published(ctx: &Context<'_>) -> Result<(Level, Level)> {
         parts.push(("markdown", format!("{} {text}", file.display())));
     }
     parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
-    // What left the tree is at hand or not by how much of its history was fetched.
+    // Whether events that left the tree can be read depends on how much history was fetched.
     let shallow = Git::at(paths.root())?.map(|git| git.is_shallow()).transpose()?;
     parts.push(("shallow", format!("{shallow:?}")));
     ctx.computed("verify", "published", cache::key(&parts), || published_levels(paths))
@@ -183,9 +183,10 @@ fn recomputed(runs: &[RunReport]) -> Level {
 /// L3: whether this GPU measured again, and the gate let it pass.
 pub fn remeasured(device: &Device, passed: bool) -> Level {
     match (device.is_emulated(), passed) {
-        (true, _) => {
-            Level::new("not run", "NOT RE-MEASURED: the emulated device exercises the path and shows nothing of a GPU")
-        }
+        (true, _) => Level::new(
+            "not run",
+            "NOT RE-MEASURED: the emulated device exercises the path and says nothing about a GPU",
+        ),
         (false, true) => Level::new("holds", format!("re-measured on {}", device.slug)),
         (false, false) => Level::new("fails", "measured, and the gate refused it"),
     }
@@ -202,7 +203,7 @@ pub fn say(ctx: &Context<'_>, levels: &Levels, judged: &Judged, emulated: bool) 
     if emulated {
         let held = gates.iter().filter(|gate| gate.passed).count();
         ui.line(&format!(
-            "gates: {held} of {} hold; the others ask for what only a GPU gives, and an emulated run is never published",
+            "gates: {held} of {} hold; the others need a GPU, and an emulated run is never published",
             gates.len()
         ));
     } else {

@@ -104,7 +104,7 @@ pub fn measure(
 ) -> Result<Option<Attempt>> {
     let Subject { device, frozen, provisioned, built, sanitized, .. } = subject;
     let (paths, key, dir) = (ctx.paths, found.key(), found.dir(ctx.paths));
-    // Cells are the harness's: it keeps what it finds cut off, and counts it.
+    // The harness looks after its cells: it keeps incomplete ones and counts them.
     remove_partials(&dir, &["summary"])?;
     if found.is_sealed(paths) {
         for name in ["run", "record"] {
@@ -119,7 +119,7 @@ pub fn measure(
              refuses such a run; --fresh begins a new one",
         );
     }
-    // Before the attempt is on record: a GPU in use is no attempt.
+    // Before the attempt is recorded: finding the GPU in use is not an attempt.
     let resting = device.gpu.clone().map(|gpu| Resting::look(gpu)).transpose()?;
     let program = Program { plan: dir.join("plan.toml"), ..subject.program.clone() };
     let described = describe(&*provisioned.runtime, &program, &frozen.plan.experiment, &dir)?;
@@ -187,7 +187,7 @@ struct Resting {
 
 impl Resting {
     fn look(gpu: Arc<dyn Gpu>) -> Result<Self> {
-        // By a process of its own, as it sees the GPU now.
+        // In a process of its own, which opens the GPU anew.
         let before = Look::new(gpu.library().map(|(path, _)| path))?.at_rest(gpu.uuid())?;
         refuse_unless_idle(&before)?;
         Ok(Self { gpu, before })
@@ -210,7 +210,7 @@ impl Harness<'_> {
 
     /// Measures on a GPU with the clocks held as asked and telemetry beside it.
     ///
-    /// `spoiled` becomes why the run may not be gone on with: its GPU was lost, or the host slept.
+    /// `spoiled` becomes why the run may not be resumed: its GPU was lost, or the host slept.
     fn on_gpu(
         &self,
         Resting { gpu, before }: &Resting,
@@ -233,12 +233,12 @@ impl Harness<'_> {
                 timekeeper.mark(cell);
             });
             let (telemetry, time) = (sampler.finish(), timekeeper.end());
-            // Before the locks go: what can be reached now could be reached all along.
+            // Before the locks are released: if the GPU can be reached now, it could be reached all along.
             let after = look.at_rest(gpu.uuid());
-            let after = after.unwrap_or_else(|error| blind(&format!("it was not looked at: {error:#}")));
+            let after = after.unwrap_or_else(|error| blind(&format!("its state was not read: {error:#}")));
             *spoiled = spoils(telemetry.lost.as_deref(), &after, &time);
             if let Some(why) = spoiled {
-                ctx.ui.line(&format!("this run cannot be gone on with: {why}"));
+                ctx.ui.line(&format!("this run cannot be resumed: {why}"));
             }
             measured.map(|measured| (measured, telemetry, time, after))
         };
@@ -247,7 +247,7 @@ impl Harness<'_> {
         if let Some(facts) = &mut nvml {
             let (mut anew, gpu) = (facts.clone(), Arc::clone(gpu));
             let saw_ours = telemetry.processes_seen.is_some_and(|n| n > 0);
-            // A driver that hangs by now was seen to by the look; what was read before stays.
+            // The look above has handled a driver that hangs; what was read before stays.
             let asked = within(PATIENCE, move || {
                 facts::after(&mut anew, &*gpu, &[], saw_ours);
                 Ok(anew)
@@ -275,7 +275,7 @@ fn ended(paths: &Paths, attempt: &Attempt, error: anyhow::Error) -> anyhow::Erro
     let outcome = format!("failed: exit {}", code.status());
     match attempts::close(paths, attempt, &outcome) {
         Ok(_) => error,
-        Err(second) => error.context(format!("and the attempt could not be closed: {second:#}")),
+        Err(second) => error.context(format!("the attempt could not be closed either: {second:#}")),
     }
 }
 
@@ -284,7 +284,7 @@ fn all_there(attempt: &Attempt, measured: &Measured) -> Result<()> {
     if attempt.outcome == OPEN || measured.resumed as usize == measured.cells.len() {
         return Ok(());
     }
-    let message = format!("cells of attempt {} of run {} that were measured are gone", attempt.n, attempt.run);
+    let message = format!("cells that attempt {} of run {} had measured are missing", attempt.n, attempt.run);
     Err(fail(ExitCode::Integrity, message, "cargo xtask reproduce --fresh"))
 }
 
@@ -297,7 +297,7 @@ fn refuse_unless_idle(snapshot: &Snapshot) -> Result<()> {
     Err(fail(ExitCode::Environment, message, "end what runs on it, or use another GPU: --device cuda:GPU-…"))
 }
 
-/// Why cells measured before now may not be gone on with.
+/// Why cells measured before now may not be resumed.
 fn spoils(lost: Option<&str>, after: &Snapshot, time: &[Stamp]) -> Option<String> {
     let unreachable = match &after.busy_pct {
         Reading::Failed(why) => Some(format!("the GPU could not be reached any more: {why}")),

@@ -34,7 +34,7 @@ pub struct Run {
     pub notebook_head: Digest,
     /// UTC time when its measurement first began; absent before.
     pub measured_since: Option<String>,
-    /// Why what it holds may not be gone on with, such as a GPU that was lost under it; absent when it may.
+    /// Why what it holds may not be resumed, such as a GPU that was lost under it; absent when it may.
     #[serde(default)]
     pub spoiled: Option<String>,
 }
@@ -101,13 +101,13 @@ pub fn find(
             run.keep(paths)?;
             let dir = run.dir(paths);
             fs_err::create_dir_all(paths.raw()).map_err(|error| unwritable(&error))?;
-            // Never a folder that is there already: it would hold somebody's old files.
+            // Never an existing folder, which would hold old files.
             fs_err::create_dir(&dir).map_err(|error| unwritable(&error))?;
             write_whole(&dir.join("claims.toml"), frozen.claims_toml.as_bytes())?;
             if let Some(reopened) = &frozen.reopened_toml {
                 write_whole(&dir.join(REOPENED), reopened.as_bytes())?;
             }
-            // The last file: with it the directory counts as begun.
+            // Written last: with this file the directory counts as begun.
             write_whole(&dir.join(LAST), frozen.plan_toml.as_bytes())?;
             Ok(run)
         }
@@ -115,7 +115,7 @@ pub fn find(
 }
 
 fn spoiled(name: &str, why: &str) -> anyhow::Error {
-    let message = format!("run {name} cannot be gone on with: {why}");
+    let message = format!("run {name} cannot be resumed: {why}");
     fail(ExitCode::Measurement, message, "cargo xtask reproduce --fresh, on a GPU that is whole")
 }
 

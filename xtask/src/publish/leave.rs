@@ -61,17 +61,17 @@ pub(super) fn choose(paths: &Paths, passed: &Passed, staged: (&[String], u64), l
     }
     if bytes > limit {
         let left = match leaving.len() {
-            0 => "no superseded run's events are in it".to_owned(),
+            0 => "it holds no events of superseded runs".to_owned(),
             n => format!("without the events of {n} superseded runs"),
         };
         let message = format!(
-            "with this run the tracked tree would have {bytes} bytes, {HEADROOM_BYTES} of them for what follows, and {limit} are allowed ({left}); the largest: {}",
+            "with this run the tracked tree would have {bytes} bytes, of which {HEADROOM_BYTES} are reserved for what is committed next; {limit} are allowed ({left}); the largest files: {}",
             largest(&tree)
         );
         return Err(fail(
             ExitCode::Refused,
             message,
-            "git rm what need not travel to a GPU box, or measure fewer cells a run: --phase",
+            "git rm files that a GPU box does not need, or measure fewer cells: --phase",
         ));
     }
     Ok(leaving)
@@ -111,7 +111,8 @@ fn superseded(paths: &Paths, passed: &Passed) -> Result<Vec<(String, String)>> {
 fn refuse_unless_held(paths: &Paths, git: &Git, commit: &str, run: &str) -> Result<()> {
     let folder = folder_name(run);
     let refuse = |why: String| {
-        let message = format!("{folder} must leave the tree to make room, and commit {commit} does not hold it: {why}");
+        let message =
+            format!("{folder} must leave the tree to make room, and commit {commit} does not hold all of it: {why}");
         fail(ExitCode::Refused, message, format!("git status {folder} ; commit what is published, then publish again"))
     };
     let Some(past) = Past::at(git, commit, run)? else { return Err(refuse("there is no such folder".to_owned())) };

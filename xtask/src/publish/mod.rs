@@ -109,8 +109,8 @@ fn refuse_barred(paths: &Paths, passed: &Passed) -> Result<()> {
     if reasons.is_empty() {
         return Ok(());
     }
-    let message = format!("the notebook bars run {run} from being published:\n  {}", reasons.join("\n  "));
-    Err(fail(ExitCode::Refused, message, "retract the entry in question, when what it says no longer holds"))
+    let message = format!("the notebook forbids publishing run {run}:\n  {}", reasons.join("\n  "));
+    Err(fail(ExitCode::Refused, message, "retract the entry if what it says no longer holds"))
 }
 
 /// Renders the regions of the Markdown files anew; gives the files that changed, below the repository's root.

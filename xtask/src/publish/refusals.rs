@@ -46,7 +46,7 @@ const FAULTS: [(&str, &str, Plant); 16] = [
         *events = take_rows(events, &(1..events.rows()).collect::<Vec<_>>());
     }),
     ("registration", "written after the data", |trial| trial.registration = Registration::After),
-    ("registration", "came with the measured commit", |trial| trial.registration = Registration::Same),
+    ("registration", "was committed with the measured commit", |trial| trial.registration = Registration::Same),
     ("samples", "was planned and is not there", |trial| drop(trial.cells.pop())),
     ("source", "unknown commit", |trial| trial.commit = Some("0".repeat(40))),
     ("source", "a bundle this repository does not know", |trial| {

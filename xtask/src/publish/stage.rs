@@ -42,14 +42,14 @@ pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) ->
         let bytes = layout.read(&subject.name)?.with_context(|| format!("{} is gone", subject.name))?;
         if Digest::of(&bytes) != subject.digest.sha256 {
             let message = format!("{} changed since it was sealed", layout.path(&subject.name).display());
-            return Err(fail(ExitCode::Integrity, message, "cargo xtask verify says what else did"));
+            return Err(fail(ExitCode::Integrity, message, "cargo xtask verify lists everything that changed"));
         }
         stage.add(published_name(run, &subject.name), &bytes)?;
     }
     for (name, bytes) in samples(passed, &layout)? {
         stage.add(published_name(run, &name), &bytes)?;
     }
-    // Both as they were judged: what lies on disk may have been edited since.
+    // Both as they were judged, since the files on disk may have been edited meanwhile.
     stage.add(published_name(run, MANIFEST), &to_bytes(sealed.manifest())?)?;
     stage.add(published_name(run, VERDICT), &to_bytes(passed.judged().verdict())?)?;
     stage.add(published_name(run, PROVENANCE), &built_from(paths, passed)?)?;
@@ -62,8 +62,8 @@ pub(super) fn stage(paths: &Paths, passed: &Passed, key: Option<&SigningKey>) ->
     stage.add_sums(passed)?;
     let (bytes, paths) = (stage.bytes, stage.sums.into_keys().collect());
     if bytes > MOST_BYTES {
-        let message = format!("run {run} would add {bytes} bytes, and at most {MOST_BYTES} are committed a run");
-        return Err(fail(ExitCode::Refused, message, "measure fewer cells a run: --phase"));
+        let message = format!("run {run} would add {bytes} bytes, and at most {MOST_BYTES} are committed for a run");
+        return Err(fail(ExitCode::Refused, message, "measure fewer cells: --phase"));
     }
     Ok(Staged { dir, paths, bytes })
 }

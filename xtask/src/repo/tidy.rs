@@ -111,7 +111,7 @@ fn notebook_shrunk(paths: &Paths) -> Result<Vec<Finding>> {
     let commits = cmd!(sh, "git {SAFE...} rev-list --full-history HEAD -- NOTEBOOK.md").read()?;
     let mut findings = Vec::new();
     for commit in commits.lines() {
-        // A commit that removed it lists none.
+        // A commit that removed the file lists nothing.
         if cmd!(sh, "git {SAFE...} ls-tree --name-only {commit} NOTEBOOK.md").read()?.is_empty() {
             continue;
         }

@@ -88,7 +88,7 @@ impl Record {
     fn append(&mut self, lines: &str) -> Result<()> {
         let before = self.file.metadata()?.len();
         let written = self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync_all());
-        // A full disk may take half a line, and a chain with half a line never holds again.
+        // On a full disk only half a line may be written, and a chain with half a line is broken for good.
         if written.is_err() {
             self.file.set_len(before)?;
         }

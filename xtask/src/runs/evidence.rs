@@ -27,7 +27,8 @@ use schema::{Digest, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The records of a run that say the same under any rules: nothing of its plan, its claims or its cells.
+/// The records of a run that mean the same under any version of the rules: nothing of its plan, its claims or its
+/// cells.
 pub struct Records {
     /// The manifest.
     pub manifest: Manifest,
@@ -171,7 +172,7 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
             }
         }
     }
-    // A table that is nowhere named is no table that lies elsewhere.
+    // A table that no header names is not counted as a detached one.
     let faults: Vec<String> = unnamed.into_iter().map(|name| format!("{name} was never written")).collect();
     let absent = DetachedFacts { faults, ..DetachedFacts::default() };
     for (_, name, _) in &tables {
@@ -179,7 +180,7 @@ pub fn detached(layout: &Layout, evidence: &Evidence) -> Result<Option<DetachedF
             return Ok((!absent.faults.is_empty()).then_some(absent));
         }
     }
-    // A cell's block rows can be millions, so cells are read side by side, in pieces, and only what they say is kept.
+    // A cell can have millions of block rows, so cells are read in parallel, in pieces, and only the results are kept.
     let found = tables.par_iter().map(|(cell, name, check)| {
         let mut facts = layout
             .table(name)
@@ -369,7 +370,7 @@ fn table(layout: &Layout, name: &str) -> Result<Table> {
 }
 
 fn unreadable(layout: &Layout, name: &str, error: &anyhow::Error) -> anyhow::Error {
-    let what = format!("{} does not read as what it must be", layout.shown(name));
+    let what = format!("{} cannot be read as the kind of file it must be", layout.shown(name));
     does_not_hold(&what, error, "restore the file from where the run was made")
 }
 

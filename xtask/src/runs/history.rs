@@ -77,7 +77,7 @@ pub fn of_run(
         history.claims = git.file_at(commit, &claim_path)?.map(Digest::of);
         history.toolkit_lock = git.file_at(commit, "docker/toolkit.lock")?.map(Digest::of);
         history.budgets = budgets(&git, commit, folders)?;
-        // A version whose chain does not hold registers nothing.
+        // A version of the notebook with a broken chain registers nothing.
         let notebooks: Vec<(String, Option<Notebook>)> = versions(&git, commit, "NOTEBOOK.md")?
             .into_iter()
             .map(|(commit, text)| (commit, text.and_then(|text| parse(&text).ok())))

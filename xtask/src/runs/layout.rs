@@ -118,7 +118,7 @@ impl Layout {
         }
     }
 
-    /// The folder that we vouch for; below it nobody does. A run directory is no link itself.
+    /// The trusted folder; everything below it is untrusted. A run directory itself is not a link.
     ///
     /// # Errors
     /// When it cannot be opened.

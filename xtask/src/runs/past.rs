@@ -100,7 +100,7 @@ pub fn of_run(paths: &Paths, run: &str) -> Result<Option<Past>> {
             let message = format!("{left}, which this shallow clone does not reach");
             return Err(fail(ExitCode::Environment, message, "git fetch --unshallow"));
         }
-        let message = format!("{left}, which is no commit that this work tree grew from");
+        let message = format!("{left}, which is not an ancestor of this work tree's commit");
         return Err(fail(ExitCode::Integrity, message, format!("git log -- {name} shows who named it")));
     }
     let past = Past::at(&git, &commit, run).with_context(|| left.clone())?;

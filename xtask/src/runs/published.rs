@@ -36,7 +36,8 @@ pub fn ids(paths: &Paths) -> Result<Vec<String>> {
 /// Every published run.
 ///
 /// # Errors
-/// When a file of one does not read as what it must be, or the notebook, which may withdraw some of it, does not hold.
+/// When a file of one cannot be read as the kind of file it must be, or the notebook, which may withdraw some of it,
+/// does not hold.
 pub fn runs(paths: &Paths) -> Result<Vec<PublishedRun>> {
     let notebook = notebook(paths)?;
     ids(paths)?.into_iter().map(|run| load(paths, run, notebook.as_ref())).collect()
@@ -226,7 +227,7 @@ pub fn rendered(paths: &Paths, runs: &[PublishedRun]) -> Result<Vec<(PathBuf, St
         }
         let has_region = text != read || regions.iter().any(|(file, ..)| *file == name);
         let (resolved, _) = prose::resolve(&text, &numbers);
-        // A reference to nothing stays as it is; one that shows something else is mended.
+        // A reference that resolves to nothing stays as it is; one with a wrong value is corrected.
         if let Some(wrong) = prose::resolve(&resolved, &numbers).1.first() {
             let message = format!("{name} line {}: {}", wrong.line, wrong.what);
             return Err(fail(ExitCode::Config, message, "name a published run and one of its numbers"));
@@ -259,7 +260,7 @@ mod tests {
         disk.put(&name, "format = 1\n");
         assert!(runs(&disk.paths).unwrap_err().to_string().contains(REOPENED));
         disk.put(&name, "format = 1\nreopened = []\n");
-        // A notebook that does not hold may have lost a retraction.
+        // A notebook with a broken chain may have lost a retraction.
         disk.put("NOTEBOOK.md", "# Notebook\n\nchain: 0\n");
         assert!(runs(&disk.paths).is_err());
         fs_err::remove_file(disk.paths.notebook()).unwrap();

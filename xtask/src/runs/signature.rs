@@ -95,7 +95,7 @@ fn ensure_holds(file: &Path, name: &str) -> Result<()> {
     let mut signature = file.as_os_str().to_owned();
     signature.push(".sig");
     signer(file, Path::new(&signature)).map(drop).map_err(|error| {
-        let message = format!("{name} is said to have signed, and no signature of it holds: {error:#}");
+        let message = format!("{name} was used to sign, but its signature does not verify: {error:#}");
         fail(ExitCode::Environment, message, "type -a ssh-keygen; --sign KEY names another key")
     })
 }
@@ -135,13 +135,13 @@ pub fn signer(file: &Path, signature: &Path) -> Result<Signer> {
     let algorithm = key.algorithm();
     if algorithm == Algorithm::Ed25519 {
         let holds = key.verify(NAMESPACE, &files::read_plain(file)?, &parsed);
-        holds.with_context(|| format!("a {algorithm} signature that does not hold"))?;
+        holds.with_context(|| format!("a {algorithm} signature that does not verify"))?;
     } else {
         let signature = argument(signature)?;
         let args = ["-Y", "check-novalidate", "-n", NAMESPACE, "-s", &signature];
         let ended = ssh_keygen(&args).run_reading(file)?;
         let said = quoted(&(ended.stderr + &ended.stdout), 200);
-        ensure!(ended.code == Some(0), "a {algorithm} signature that does not hold: {said}");
+        ensure!(ended.code == Some(0), "a {algorithm} signature that does not verify: {said}");
     }
     Ok(Signer { fingerprint: key.fingerprint(HashAlg::Sha256).to_string(), public_key: key.to_openssh()? })
 }

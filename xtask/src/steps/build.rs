@@ -105,7 +105,7 @@ pub fn build(ctx: &BuildContext<'_>, runtime: &dyn Runtime, toolkit: Option<&Too
     }
     let fresh = store.begin(&key, inputs.digest)?;
     if let Err(error) = fill(ctx, runtime, toolkit, &inputs, nvcc, fresh.path()) {
-        // What was refused before any compiler ran has no logs.
+        // A build that was refused before any compiler ran has no logs.
         let has_logs = fresh.path().join("logs").is_dir();
         return Err(if has_logs { with_logs(error, &fresh.keep_failed()?) } else { error });
     }

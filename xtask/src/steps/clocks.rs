@@ -179,7 +179,7 @@ fn locked<T>(
 /// A holder that died before it restored leaves its lease: one more child puts the clocks back.
 fn put_back_after(context: &ClockContext<'_>, error: anyhow::Error) -> Result<(u32, Option<String>)> {
     match repair(&context.hold) {
-        Ok(Some(calls)) => Ok((calls, Some(format!("{error:#}; another child put the clocks back")))),
+        Ok(Some(calls)) => Ok((calls, Some(format!("{error:#}; another child restored the clocks")))),
         _ => Err(error),
     }
 }
@@ -200,7 +200,9 @@ fn still_locked(gpu: &dyn Gpu, locked_mhz: Option<u32>) -> Option<String> {
     let until = Instant::now() + WHILE;
     while locked() {
         if Instant::now() >= until {
-            return Some("NVML took the reset and still reads the locked clock: cargo xtask clocks status".to_owned());
+            return Some(
+                "NVML accepted the reset and still reports the locked clock: cargo xtask clocks status".to_owned(),
+            );
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -209,7 +211,7 @@ fn still_locked(gpu: &dyn Gpu, locked_mhz: Option<u32>) -> Option<String> {
 
 fn lock_record(proven: ProvenLock, calls: u32, repaired: Option<u32>, note: Option<String>) -> ClockRecord {
     let mut notes = proven.notes;
-    notes.extend(repaired.map(|_| "clocks left locked by a killed process were put back first".to_owned()));
+    notes.extend(repaired.map(|_| "clocks left locked by a killed process were restored first".to_owned()));
     notes.extend(note);
     ClockRecord {
         mode: "lock".to_owned(),

@@ -202,7 +202,7 @@ impl Session<'_> {
         let home = tempfile::tempdir_in(self.dir)?;
         let ended = self.runtime.run(&self.task(name, &nonce, &log_path, home.path())?, &mut |_| {})?;
         home.close()?;
-        // What was written becomes part of a run, so it is read and kept without what names this machine.
+        // The log becomes part of a run, so names of this machine are removed from it.
         let personal = names(self.ctx.paths.root());
         let written = read_plain(&log_path).unwrap_or_default();
         let text = impersonal(&String::from_utf8_lossy(&written), &personal);

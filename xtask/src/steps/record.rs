@@ -62,7 +62,7 @@ pub fn record(paths: &Paths, measured: &Measured, beside: Beside<'_>) -> Result<
     if paths.bundle_record().is_file() {
         write_whole(&dir.join("bundle.json"), &read_plain(&paths.bundle_record())?)?;
     }
-    // Programs of this machine said these, and they may have named it.
+    // These texts come from programs of this machine and may name it.
     let names = names(paths.root());
     let environment = Environment {
         format: FORMAT,

@@ -135,7 +135,7 @@ fn accept(ended: &Ended, nonce: &str, follow: &Follow) -> Result<EndMark> {
     match ended.code {
         _ if ended.timed_out => Err(incomplete(format!("the harness was killed {place}: {}", follow.lateness()))),
         Some(0) => {
-            // A kernel that prints took another way than it should, whatever it then computed.
+            // A kernel that prints took a path that it should not take, whatever it then computed.
             if let Some(line) = follow.stray() {
                 let line = quoted(line, MOST_CHARS);
                 return Err(incomplete(format!("a kernel or library printed beside the harness: {line}")));
@@ -158,7 +158,7 @@ fn accept(ended: &Ended, nonce: &str, follow: &Follow) -> Result<EndMark> {
 
 /// What the harness's exit code means for us.
 fn documented(code: i32) -> ExitCode {
-    // Its usage errors are ours: nobody types its command line.
+    // A usage error of the harness is a bug of this program, which composes its command line.
     const PASSED_ON: [ExitCode; 10] = [
         ExitCode::Bug,
         ExitCode::Config,

@@ -344,7 +344,7 @@ impl Sanitized {
         programs
     }
 
-    /// Why this is no clean bill, with every reason; nothing when it is one.
+    /// Every reason why the kernels are not clean; nothing when they are.
     pub fn failure(&self) -> Option<Failure> {
         if self.not_applicable.is_some() {
             return None;
@@ -427,7 +427,7 @@ fn known(program: &Program) -> Known {
     }
 }
 
-/// The tool's log, and what is wrong with it. What is no plain file is never opened and becomes an empty log.
+/// The tool's log, and what is wrong with it. A log that is not a plain file is never opened and counts as empty.
 fn plain_log(path: &Path) -> Result<(Vec<u8>, String)> {
     let (found, odd) = match (exists(path), read_plain(path)) {
         (_, Ok(log)) => return Ok((log, String::new())),

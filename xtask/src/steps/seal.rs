@@ -130,7 +130,7 @@ pub fn seal(dir: &Path, inputs: SealInputs) -> Result<Sealed> {
     if sealed_before {
         if files::read_plain(&path)? != bytes {
             return Err(broken(format!(
-                "{} is already sealed as something else; a sealed run is never edited",
+                "{} is already sealed with other content; a sealed run is never edited",
                 dir.display()
             )));
         }
@@ -250,7 +250,11 @@ fn cell(header: &Path) -> Result<CellData> {
     let events = Table::read(Path::new(&format!("{stem}.parquet")))?;
     let launches = PathBuf::from(format!("{stem}.launches.parquet"));
     let launches = files::exists(&launches).then(|| Table::read(&launches)).transpose()?;
-    ensure!(record.events == events.rows() as u64, "{} counts other events than its table", header.display());
+    ensure!(
+        record.events == events.rows() as u64,
+        "{} counts a different number of events than its table has",
+        header.display()
+    );
     Ok(CellData { record, events, launches })
 }
 

@@ -63,7 +63,8 @@ fn refuse_dirty(source: &SourceState) -> Result<()> {
         return Ok(());
     }
     let some: Vec<&str> = source.dirty.iter().take(5).map(String::as_str).collect();
-    let message = format!("a bundle is made from a clean commit, and the tree differs from it: {}", some.join(", "));
+    let message =
+        format!("a bundle is made from a clean commit, and the tree differs from its commit: {}", some.join(", "));
     Err(fail(ExitCode::Refused, message, "git commit or git stash, then cargo xtask bundle"))
 }
 

@@ -234,7 +234,7 @@ pub fn parse_index(run: &str, bytes: &[u8]) -> Result<PackIndex> {
     index.files.keys().try_for_each(|file| check_name(file))?;
     let collision = collisions(index.files.keys().map(String::as_str)).first().copied();
     if let Some((name, other)) = collision {
-        bail!("{name} and {other} cannot lie beside each other everywhere");
+        bail!("{name} and {other} cannot both exist on every file system");
     }
     let sum = |facts: &BTreeMap<String, FileFacts>| facts.values().try_fold(0_u64, |sum, f| sum.checked_add(f.bytes));
     let fits = sum(&index.files).zip(sum(&index.parts)).is_some_and(|(files, parts)| files <= parts);
@@ -260,7 +260,7 @@ fn check_parts(dir: &Path, index: &PackIndex) -> Result<()> {
     Err(fail(ExitCode::Integrity, message, HOLD))
 }
 
-/// What is wrong with a part, if something is. That this machine cannot read it says nothing of it.
+/// What is wrong with a part, if anything. That this machine cannot read it does not count.
 fn problem(dir: &Path, name: &str, facts: &FileFacts) -> Result<Option<String>> {
     let path = dir.join(name);
     if !files::exists(&path) {

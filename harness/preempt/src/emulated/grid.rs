@@ -43,7 +43,8 @@ impl<'a> Grid<'a> {
     pub(super) fn run(&self, task: u32, report: &mut BlockReport) {
         self.outputs.execute(task as usize, self.problem, Pair::of_task(task));
         report.tiles += 1;
-        // There are more blocks than cores: without this, one block drains the queue while the setter waits for its turn.
+        // There are more blocks than cores: without yielding, one block would drain the queue while the setter waits
+        // for a core.
         std::thread::yield_now();
     }
 

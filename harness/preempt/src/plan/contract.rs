@@ -570,7 +570,7 @@ fn cost_checks(poll: u32) -> Vec<Check> {
         Check::EqualRows,
         Check::TakesLaunch { column: wall.clone() },
         Check::ArmOfLaunch { column: arm.clone(), symbol_end: polling(poll) },
-        // In other cells a queue that ran dry is made longer, and no number rests on how long it is.
+        // In other cells a queue that ran dry is made longer, and no metric depends on its length.
         Check::LaunchesHaveFact { column: "tasks".to_owned(), fact: "tasks".to_owned() },
         Check::GridIsFact { fact: "poll_free_blocks".to_owned(), except: polling(poll) },
         Check::PeakOfDevice { fact: "fp32_peak_tflops".to_owned() },

@@ -248,7 +248,7 @@ fn judge(ended: &Ended, socket: impl FnOnce() -> Option<PathBuf>) -> EngineState
         return EngineState::Refused(Refusal { kind: Kind::Elsewhere, said: "podman answers for docker".into() });
     }
     let errors = facts.server_errors.unwrap_or_default().join("\n");
-    // No image is asked about, so a code of 126 or 127 is the client's own.
+    // No container is started, so a code of 126 or 127 is the client's own.
     let refused = refusal(None, &format!("{errors}\n{}", ended.stderr), &ended.stdout);
     EngineState::Refused(match (refused.kind, socket()) {
         (Kind::Unknown, Some(socket)) => by_socket(&socket, refused.said),

@@ -92,7 +92,8 @@ fn judge(line: &str, this: &Owner) -> Option<Leftover> {
         return None;
     }
     let ended = matches!(listed.state.as_str(), "exited" | "dead");
-    // An ended container is kept until its owner has read how it ended; of an owner elsewhere only the end can be seen.
+    // An ended container is kept until its owner has read how it ended. If the owner runs elsewhere, only the
+    // container's end is visible.
     let orphan = match owner.filter(|owner| owner.scope == this.scope) {
         Some(owner) => owner.is_gone(),
         None => ended,

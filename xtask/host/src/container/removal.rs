@@ -58,7 +58,7 @@ pub(super) fn remove(engine: &Engine, name: &str, client: Client) -> Result<()> 
             return Err(fail(
                 ExitCode::Environment,
                 format!("container {name} could not be removed: {why}"),
-                format!("docker rm --force {name}; a program that a hung driver holds ends only with a reboot"),
+                format!("docker rm --force {name}; a program that waits for a hung driver ends only with a reboot"),
             ));
         }
         std::thread::sleep(pause);

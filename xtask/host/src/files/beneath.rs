@@ -231,7 +231,7 @@ mod tests {
         fs_err::rename(dir.path().join("run/cells"), dir.path().join("run/old")).unwrap();
         symlink("../away", dir.path().join("run/cells")).unwrap();
         assert!(run.file("cells/a.json").is_err());
-        // What was opened stays what it was, even when the folder itself is replaced.
+        // What was opened stays the same, even when the folder itself is replaced.
         fs_err::rename(dir.path().join("run"), dir.path().join("moved")).unwrap();
         symlink("away", dir.path().join("run")).unwrap();
         assert!(run.file("a.json").unwrap().is_none() && run.file("old/a.json").unwrap().is_some());

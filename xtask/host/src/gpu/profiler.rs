@@ -15,7 +15,7 @@ pub fn find() -> Option<PathBuf> {
 fn newest(homes: &[(PathBuf, &str)]) -> Option<PathBuf> {
     let mut found: Vec<(Vec<u64>, PathBuf)> = Vec::new();
     for (home, prefix) in homes {
-        // A home that is absent or closed to us holds nothing for us.
+        // A home folder that is absent or unreadable is skipped.
         for entry in fs_err::read_dir(home).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(version) = name.strip_prefix(prefix).and_then(numbers) else { continue };

@@ -38,7 +38,7 @@ fn read(path: &Path) -> std::io::Result<String> {
         match log.read(&mut record) {
             Ok(0) => return Ok(text),
             Ok(n) => text.push_str(&String::from_utf8_lossy(&record[..n])),
-            // The end of what is there.
+            // The end of the log so far.
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(text),
             // A record that was overwritten while we read: the next read goes on after it.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}

@@ -72,11 +72,11 @@ impl Stream {
     }
 }
 
-/// Which streams can be taken from without waiting, once one can or `patience` is over.
+/// Which streams have output to read, waiting for at most `patience`.
 pub(super) fn ready(streams: [&Stream; 2], patience: Duration) -> [bool; 2] {
     let pipes = streams.iter().filter_map(|stream| stream.pipe.as_ref());
     let mut asked: Vec<PollFd> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-    // A signal that ends the waiting early leaves nothing marked.
+    // If a signal ends the wait early, no stream is marked as ready.
     let _ = poll(&mut asked, patience.try_into().ok().as_ref());
     let mut asked = asked.iter();
     streams.map(|stream| !stream.ended() && asked.next().is_some_and(|pipe| !pipe.revents().is_empty()))

@@ -50,7 +50,7 @@ pub fn interruption(signal: i32, what: &str) -> anyhow::Error {
         SIGHUP => (ExitCode::Terminated, "SIGHUP, a terminal or connection that is gone"),
         _ => (ExitCode::Interrupted, "SIGINT"),
     };
-    fail(code, format!("{what}: ended by {name}; what was complete is kept"), "run the same command again to go on")
+    fail(code, format!("{what}: ended by {name}; everything complete is kept"), "run the same command again to resume")
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ impl Fetcher {
         let what = format!("{} {}", wheel.name, wheel.version);
         if ended.code == Some(0) {
             return files_below(&out).into_iter().next().ok_or_else(|| {
-                let message = format!("pip ended well and left no file of {what}");
+                let message = format!("pip succeeded but left no file of {what}");
                 Denied::Cannot(fail(ExitCode::Environment, message, "python3 -m pip --version; type -a python3"))
             });
         }
@@ -154,7 +154,7 @@ impl Fetcher {
 }
 
 const WRONG_REMEDY: &str =
-    "run the same command again to fetch it anew; if it differs again, the index or the network is not to be trusted";
+    "run the same command again to fetch it anew; if it differs again, do not trust the index or the network";
 
 /// Refuses and removes a file that is not what the lock says.
 pub(super) fn check(wheel: &Wheel, file: &Path) -> Result<()> {
@@ -179,9 +179,7 @@ fn unfetched(ended: &Ended) -> (String, &'static str) {
     match kind {
         Kind::Unknown => (last, NETWORK),
         Kind::Network => (format!("{} ({said})", kind.means()), NETWORK),
-        Kind::Unauthorised => {
-            (format!("the index does not give it to who we are ({said})"), "pip config list; PIP_INDEX_URL")
-        }
+        Kind::Unauthorised => (format!("the index refuses it to this user ({said})"), "pip config list; PIP_INDEX_URL"),
         _ => (format!("{} ({said})", kind.means()), kind.remedy()),
     }
 }

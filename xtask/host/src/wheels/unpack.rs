@@ -83,7 +83,7 @@ impl Unpacker {
         let ended = child.run(&mut |_| {})?;
         let said = match ended.code {
             Some(0) if files_below(into).len() > before => return Ok(()),
-            Some(0) => "python3 ended well and left no file".to_owned(),
+            Some(0) => "python3 succeeded but left no file".to_owned(),
             _ => last(&ended.stderr),
         };
         let message = format!("failed to unpack {} {}: {said}", wheel.name, wheel.version);

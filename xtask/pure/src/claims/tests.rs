@@ -167,7 +167,7 @@ fn a_denominator_that_reaches_zero_decides_nothing() {
 fn another_compute_capability_decides_nothing() {
     let found = judge(&claims(vec![term(Comparator::AtMost, "25")]), &[], &device("8.6")).unwrap().remove(0);
     assert_eq!(found.outcome, Outcome::Inconclusive);
-    assert_eq!(found.why, "latency: it speaks of compute capability 9.0, and this device has 8.6");
+    assert_eq!(found.why, "latency: it is about compute capability 9.0, and this device has 8.6");
     assert_eq!((&*found.value, &*found.threshold), ("", "<= 25"));
 }
 

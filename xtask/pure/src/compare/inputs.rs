@@ -23,7 +23,7 @@ pub struct Difference {
 pub fn differences(a: &Evidence, b: &Evidence) -> Vec<Difference> {
     let (inputs_a, inputs_b) = (inputs(a), inputs(b));
     let mut keys: Vec<&String> = inputs_a.iter().map(|(key, _)| key).collect();
-    // Only kernels can be on one side alone; they stand where kernels stand.
+    // Only kernels can exist on one side alone; they are listed among the kernels.
     let known: BTreeSet<&String> = keys.iter().copied().collect();
     let extra: Vec<&String> = inputs_b.iter().map(|(key, _)| key).filter(|key| !known.contains(key)).collect();
     let at = keys.iter().position(|key| *key == "nvcc").unwrap_or(keys.len());

@@ -53,8 +53,8 @@ fn judge_own(rule: &mut Rule, evidence: &Evidence, own: &Attempt) {
     rule.require(order == Some(true), "the attempt was not opened before the first launch", AGAIN);
 }
 
-/// Whether one UTC time is not later than another. Times are those xtask wrote itself on one machine; what is later is said
-/// by the chain, this only catches a record opened after the fact.
+/// Whether one UTC time is not later than another. Both were written by xtask on one machine. The order of attempts
+/// follows from the chain; this only catches a record that was opened after the fact.
 fn precedes(opened: &str, began: &str) -> bool {
     match (opened.parse::<jiff::Timestamp>(), began.parse::<jiff::Timestamp>()) {
         (Ok(opened), Ok(began)) => opened <= began,

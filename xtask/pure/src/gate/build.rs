@@ -30,7 +30,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.require(!build.nvcc.is_empty(), "the compiler's version is not recorded", REBUILD);
     let allowed = !build.flags.iter().any(|flag| flag.trim_start_matches('-') == "allow-unsupported-compiler");
     rule.require(allowed, "kernels were compiled with a host compiler that nvcc does not support", REBUILD);
-    // Advice refuses nothing; it stands next to the numbers.
+    // Advice refuses nothing; it is shown beside the numbers.
     rule.count(ADVICE, advice(build, arch));
     rule.refuse_all(kernels.iter().flat_map(|kernel| overspent(kernel)).collect(), "lower the kernel's register use");
     judge_measured(&mut rule, evidence, build);
@@ -42,7 +42,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.done()
 }
 
-/// Counters are asked for or not. Where they are, they stand beside the build's own records and must not contradict them.
+/// Hardware counters are optional. If they were read, they must not contradict the build's own records.
 fn judge_counters(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
     let Some(CounterEvidence { report, faults }) = &evidence.counters else { return };
     let launches: usize = report.programs.iter().map(|program| program.launches.len()).sum();
@@ -75,7 +75,7 @@ fn overspent(kernel: &Kernel) -> Vec<String> {
     reasons
 }
 
-/// Every launched symbol is in the record, and the bytes handed to the driver are a cubin of it.
+/// Every launched symbol is in the build record, and the driver was given one of its cubins.
 fn judge_measured(rule: &mut Rule, evidence: &Evidence, build: &BuildRecord) {
     let arch = &evidence.environment.device.arch;
     let symbols: BTreeSet<&str> = build.kernels.iter().filter(|k| k.arch == *arch).map(|k| k.symbol.as_str()).collect();
@@ -111,7 +111,8 @@ fn unsealed(evidence: &Evidence, build: &BuildRecord) -> Vec<String> {
     other.map(|cubin| format!("build/{} is not the cubin that the build record names", cubin.path)).collect()
 }
 
-/// Cells whose header lacks a launch that the contract promises. What is not listed is neither sanitized nor bound to a cubin.
+/// Cells whose header lacks a launch that the contract promises. A launch that is not listed is neither sanitized nor
+/// tied to a cubin.
 fn unlaunched(evidence: &Evidence) -> Vec<String> {
     let mut reasons = Vec::new();
     for cell in &evidence.cells {
@@ -136,7 +137,7 @@ pub(super) fn fits(config: &LaunchConfig, kind: &LaunchKind) -> bool {
 
 fn judge_budgets(rule: &mut Rule, kernels: &[&Kernel], facts: &Facts) {
     let Some(history) = &facts.history else {
-        return rule.refuse("the measured commit's budgets are not at hand", IN_REPOSITORY);
+        return rule.refuse("the measured commit's budgets are not available", IN_REPOSITORY);
     };
     let mut reasons = Vec::new();
     let mut held = 0_u64;
@@ -175,24 +176,25 @@ fn over_budget(budget: &schema::build::Budget, kernel: &Kernel) -> Vec<String> {
     checks.into_iter().filter(|(over, _)| *over).map(|(_, reason)| reason).collect()
 }
 
-/// The residency that the grid of cells was made from is what the resources allow.
+/// The residency from which the grids of cells were made must be what the kernels' resources allow.
 fn judge_residency(rule: &mut Rule, evidence: &Evidence, kernels: &[&Kernel]) {
     for (slot, stem) in &evidence.contract.slots {
         let per_sm = evidence.environment.device.slots.per_sm(slot);
         let of_file = kernels.iter().filter(|kernel| kernel.file.rsplit('/').next() == Some(stem));
         let Some(fewest) = of_file.map(|kernel| kernel.blocks_per_sm).min() else { continue };
         rule.count(&format!("{stem}_blocks_per_sm"), fewest);
-        let reason = format!("{stem}: the device held {per_sm} blocks per SM and the resources allow {fewest}");
+        let reason =
+            format!("{stem}: the device reported {per_sm} blocks per SM, and the kernel's resources allow {fewest}");
         rule.require(per_sm > 0 && per_sm <= fewest, reason, REBUILD);
     }
 }
 
-/// Kernels that do not fit the slot that was left for them, or that one of the background's blocks leaves behind: they wait for
-/// more than one slot, and the cell shows another reservation than its name says.
+/// Kernels that do not fit the slot left for them, or the slot that a block of the background kernel leaves: they
+/// wait for more than one slot, so the cell would not measure the reservation that its name states.
 fn outgrown(evidence: &Evidence, kernels: &[&Kernel]) -> Vec<String> {
     let arch = &evidence.environment.device.arch;
     let Ok(limits) = arch_number(arch).and_then(limits) else {
-        return vec![format!("what an SM of {arch} holds is not known")];
+        return vec![format!("the limits of an SM of {arch} are not known")];
     };
     let mut reasons = BTreeSet::new();
     for cell in &evidence.cells {
@@ -208,7 +210,7 @@ fn outgrown(evidence: &Evidence, kernels: &[&Kernel]) -> Vec<String> {
                 block_threads: config.block,
             });
         if !fits_in_slot(limits, host_takes, host_kernel.blocks_per_sm, guest_takes) {
-            reasons.insert(format!("{} outgrows the slot that a block of {} leaves", guest.symbol, host.symbol));
+            reasons.insert(format!("{} does not fit the slot that a block of {} leaves", guest.symbol, host.symbol));
         }
     }
     reasons.into_iter().collect()

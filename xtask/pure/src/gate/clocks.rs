@@ -16,7 +16,7 @@ const STEADY: &str = "lock the clocks (cargo xtask clocks lock) or measure on a 
 
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let mut rule = Rule::new("clocks");
-    // A plan can only ask for more than steady clocks.
+    // A plan can require more than stable clocks, never less.
     let required = evidence.plan.clocks.max(ClockClass::Stable);
     rule.count("required", required);
     rule.count("mode", &evidence.environment.clocks.mode);
@@ -39,12 +39,12 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
     rule.done()
 }
 
-/// What the record of the clocks says of itself: a lock was put back, and an observer set nothing.
+/// Checks the record of the clocks: a lock was restored, and an observed run set nothing.
 fn judge_record(rule: &mut Rule, clocks: &ClockRecord) {
     let unchanged = clocks.mode != "lock" && clocks.setter_calls == 0 && clocks.restored != Some(false);
     let restored = clocks.mode == "lock" && clocks.restored == Some(true);
     rule.count("setter_calls", clocks.setter_calls);
-    rule.require(unchanged || restored, "the clocks were changed and not put back", "cargo xtask clocks restore");
+    rule.require(unchanged || restored, "the clocks were changed and not restored", "cargo xtask clocks restore");
 }
 
 /// Launches of one kind take as long at a cell's end as at its begin.

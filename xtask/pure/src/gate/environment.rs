@@ -31,7 +31,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
         return rule.done();
     }
     let whole = !is_wsl(&environment.host.kernel);
-    rule.require(whole, "the host is Windows' Linux (WSL)", "measure on Linux itself");
+    rule.require(whole, "the host is Linux inside Windows (WSL)", "measure on Linux itself");
     judge_time(&mut rule, environment);
     rule.refuse_all(unwatched(evidence), WATCHED);
     judge_device(&mut rule, evidence);
@@ -44,7 +44,8 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.done()
 }
 
-/// The host neither slept nor lost count of time. A step of the wall clock is a label: no number rests on that clock.
+/// The host did not sleep and its clocks agree. A step of the wall clock is only recorded, since no duration is taken
+/// from that clock.
 fn judge_time(rule: &mut Rule, environment: &Environment) {
     const AGAIN: &str = "keep the host awake and measure again: cargo xtask reproduce --fresh";
     let kept = compare(environment.time.as_deref().unwrap_or_default());
@@ -53,8 +54,8 @@ fn judge_time(rule: &mut Rule, environment: &Environment) {
     rule.refuse_all(kept.reasons, AGAIN);
 }
 
-/// Cells of which more than half was measured while nobody read the host's clocks, and so looked after the GPU: what a call
-/// that was interrupted left behind.
+/// Cells more than half of which was measured while nobody read the host's clocks and the GPU's state: what an
+/// interrupted call left behind.
 fn unwatched(evidence: &Evidence) -> Vec<String> {
     let planned = &evidence.contract.cells;
     let stamps = evidence.environment.time.as_deref().unwrap_or_default();
@@ -70,7 +71,10 @@ fn unwatched(evidence: &Evidence) -> Vec<String> {
         let Some(Ok(seconds)) = cell.data.launches.as_ref().map(measured_seconds) else { continue };
         let watched = watched(index) as f64 / 1e3;
         if watched < seconds / 2.0 {
-            reasons.push(format!("{}: {seconds:.3} s were measured, and {watched:.3} s of it watched", cell.name()));
+            reasons.push(format!(
+                "{}: {seconds:.3} s were measured, and telemetry covers {watched:.3} s of it",
+                cell.name()
+            ));
         }
     }
     reasons
@@ -95,7 +99,7 @@ fn judge_identity(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) 
     );
 }
 
-/// Whether a kernel's release or version line is that of Windows' Linux.
+/// Whether a kernel's release or version line is that of Linux inside Windows (WSL).
 #[must_use]
 pub fn is_wsl(kernel: &str) -> bool {
     kernel.to_lowercase().contains("microsoft")
@@ -109,7 +113,7 @@ fn judge_device(rule: &mut Rule, evidence: &Evidence) {
     match needed {
         Some(needed) => rule.require(
             device.driver_cuda >= needed,
-            format!("the driver knows CUDA {} and the toolkit is {needed}", device.driver_cuda),
+            format!("the driver supports CUDA up to {}, and the toolkit is {needed}", device.driver_cuda),
             "update the driver, or build with an older toolkit",
         ),
         None => rule.refuse("the compiler's version is not recorded", "cargo xtask build"),
@@ -174,7 +178,7 @@ fn not_carried(evidence: &Evidence) -> Vec<String> {
     strange.map(|cubin| format!("the bundle does not carry the cubin of {}", cubin.file)).collect()
 }
 
-/// A box's own toolkit counts when it rebuilds every SASS digest that the bundle carries.
+/// A machine's own toolkit is accepted if it rebuilds every SASS digest that the bundle carries.
 fn judge_box(rule: &mut Rule, evidence: &Evidence) {
     let arch = &evidence.environment.device.arch;
     let rebuilt = evidence.build.as_ref().map(|build| measured_sass(build, arch)).unwrap_or_default();
@@ -183,7 +187,7 @@ fn judge_box(rule: &mut Rule, evidence: &Evidence) {
     for CarriedSass { symbol, sass_digest, .. } in carried {
         match rebuilt.get(symbol) {
             Some(digest) if digest == sass_digest => equal += 1,
-            Some(_) => different.push(format!("the box's own toolkit builds other SASS for {symbol}")),
+            Some(_) => different.push(format!("this machine's own toolkit builds other SASS for {symbol}")),
             None => {}
         }
     }
@@ -211,7 +215,7 @@ fn judge_nvml(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) {
             rule.count("watch", watch);
             rule.refuse_all(against(watch), WATCHED);
         }
-        None => rule.refuse("the GPU was not looked at right before and after the run", WATCHED),
+        None => rule.refuse("the GPU's state was not read right before and after the run", WATCHED),
     }
     let slice = environment.device.mig == Some(true) || nvml.mig == Some(true);
     rule.require(!slice, "the GPU is a MIG slice", "use a whole GPU");

@@ -133,7 +133,8 @@ impl CellEvidence {
     }
 }
 
-/// Facts that lie outside of a run. The verdict keeps them, so that the same judgement can be made where they are not at hand.
+/// Facts from outside the run. The verdict stores them, so that the same judgement can be made where they are not
+/// available.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// What this repository's history says of the run; absent without a repository.
@@ -155,7 +156,7 @@ impl Facts {
         }
     }
 
-    /// These facts, and another's wherever these are absent.
+    /// These facts, completed by another's where these are absent.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

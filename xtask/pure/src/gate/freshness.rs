@@ -14,7 +14,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     let measured = evidence.build.as_ref().map(|build| measured_sass(build, arch)).unwrap_or_default();
     rule.must_count("kernels", measured.len() as u64, REBUILD);
     let Some(built) = &facts.built else {
-        rule.refuse("this tree was not built, so nothing is known of its SASS", REBUILD);
+        rule.refuse("this tree was not built, so its SASS is unknown", REBUILD);
         return rule.done();
     };
     rule.count("built", built);

@@ -41,9 +41,10 @@ fn judge_offsets(rule: &mut Rule, evidence: &Evidence, timer: &CellEvidence) {
     rule.count("sm_offset_ns_max", offsets.iter().map(|offset| offset.saturating_abs()).max());
 }
 
-/// A leg moves by what was really spent on the planted delay. The median of a noisy leg is known to its interval only: the
-/// interval of the error must reach zero within two quanta, and be narrow. The host sees a word in mapped memory when its poll
-/// happens to, so for a leg with an end there the spread without a delay (its interquartile range) stands in for the quanta.
+/// A leg must become longer by the time that the planted delay really took. The median of a noisy leg is known only
+/// to within its interval, so the interval of the error must come within two timer quanta of zero, and must be
+/// narrow. The host sees a word in mapped memory only when it happens to poll, so for a leg with an end on the host
+/// its spread without a delay (the interquartile range) replaces the two quanta.
 fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u64) {
     let two_quanta = 2 * i64::try_from(quantum).unwrap_or(i64::MAX / 2);
     let (mut shifts, mut errors) = (BTreeMap::new(), BTreeMap::new());
@@ -77,13 +78,13 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u64) {
     rule.count("leg_shift_error_ns", errors);
 }
 
-/// A shift with the ends of its interval; without an interval it is its own.
+/// A shift with the ends of its interval; without an interval, both ends are the shift itself.
 fn shift_of(metric: &Metric) -> Option<(i64, i64, i64)> {
     let shift = metric.value.parse().ok()?;
     Some((shift, metric.lo.parse().unwrap_or(shift), metric.hi.parse().unwrap_or(shift)))
 }
 
-/// A duration on the device timer below two quanta is said to be a bound.
+/// A duration on the device timer below two quanta must be shown as a bound.
 fn judge_bounds(rule: &mut Rule, evidence: &Evidence, quantum: u64) {
     let bound_ns = 2.0 * quantum as f64;
     let device = |metric: &&Metric| {

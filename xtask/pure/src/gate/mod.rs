@@ -60,7 +60,7 @@ pub fn all_passed(gates: &[GateResult]) -> bool {
     !gates.is_empty() && gates.iter().all(|gate| gate.passed)
 }
 
-/// The gates for people: one line each, and below a refusal every reason and what to do.
+/// The gates as text for people: one line each, and below a refusal every reason and what to do.
 #[must_use]
 pub fn lines(gates: &[GateResult]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -77,7 +77,7 @@ pub fn lines(gates: &[GateResult]) -> Vec<String> {
     lines
 }
 
-/// Whether the measurement itself counts: no outcome of a claim rests on numbers that these gates refuse.
+/// Whether the measurement itself counts. If one of these gates refuses, no claim has an outcome.
 #[must_use]
 pub fn measurement_counts(gates: &[GateResult]) -> bool {
     let decisive = ["numerics", "structure", "clocks", "instrument"];

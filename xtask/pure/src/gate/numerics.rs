@@ -46,19 +46,20 @@ fn wrong_outputs(spec: &LaunchSpec, launches: &Table, poisoned: &[bool]) -> Resu
     Ok(reasons)
 }
 
-/// One output of a spoiled launch is wrong; an oracle that sees none, or more, does not see what was planted.
+/// In a launch with a planted wrong element exactly one output is wrong. An oracle that reports none, or more than
+/// one, did not catch what was planted.
 fn missed_poison(spec: &LaunchSpec, launches: &Table, poisoned: &[bool]) -> Result<Option<String>, String> {
     let column = spec.poison.as_ref().ok_or("the contract names no column for a planted wrong element")?;
     let wrong = u32s(launches, column)?.iter().zip(poisoned);
     let missed = wrong.filter(|(wrong, poisoned)| **poisoned && **wrong != 1).count();
-    Ok((missed > 0).then(|| format!("the oracle missed the wrong element in {missed} spoiled launches")))
+    Ok((missed > 0).then(|| format!("the oracle missed the planted wrong element in {missed} launches")))
 }
 
-/// A spoiled launch says nothing of the kernel's own output, so nothing may be measured with it.
+/// A launch with a planted wrong element must not be measured.
 fn measured_poison(launches: &Table, poisoned: &[bool]) -> Result<Option<String>, String> {
     let kept =
         u32s(launches, "warmup")?.iter().zip(poisoned).filter(|(warm, poisoned)| **poisoned && **warm == 0).count();
-    Ok((kept > 0).then(|| format!("{kept} spoiled launches were measured")))
+    Ok((kept > 0).then(|| format!("{kept} launches with a planted wrong element were counted as measurements")))
 }
 
 fn judge_poison(rule: &mut Rule, evidence: &Evidence) {

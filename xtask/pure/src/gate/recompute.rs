@@ -37,7 +37,7 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.done()
 }
 
-/// What was derived again is every event and every launch of which a detached table is named, no more and no fewer.
+/// The derived events and launches must be exactly those for which the manifest names a detached table.
 fn uncounted(evidence: &Evidence, detached: &DetachedFacts) -> Vec<String> {
     let named: BTreeSet<&str> = evidence.manifest.subject.iter().map(|subject| subject.name.as_str()).collect();
     let beside = |cell: &CellEvidence, suffix: &str| named.contains(format!("cells/{}{suffix}", cell.name()).as_str());

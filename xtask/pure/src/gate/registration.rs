@@ -15,12 +15,12 @@ pub(super) fn judge(evidence: &Evidence, facts: &Facts) -> GateResult {
     rule.must_count("claims", evidence.claims.claim.len() as u64, REGISTER);
     let named = &evidence.manifest.predicate;
     let claims = named.claims == evidence.claims_digest;
-    rule.require(claims, "the manifest names another claim file than the run holds", "measure again");
+    rule.require(claims, "the manifest names a different claim file from the one in the run", "measure again");
     let plan = (named.plan, &named.experiment, named.profile);
     let planned = plan == (evidence.plan_digest, &evidence.plan.experiment, evidence.plan.profile_name);
-    rule.require(planned, "the manifest names another plan than the run holds", "measure again");
+    rule.require(planned, "the manifest names a different plan from the one in the run", "measure again");
     let Some(history) = &facts.history else {
-        rule.refuse("there is no git history to look claims up in", IN_REPOSITORY);
+        rule.refuse("there is no git history in which to look up the claims", IN_REPOSITORY);
         return rule.done();
     };
     rule.count("history", history);
@@ -61,7 +61,9 @@ fn faults(claim: &Claim, history: &History) -> Vec<String> {
     let commit = &history.commit;
     match &found.claim_since {
         None => reasons.push(format!("claim {id} is not in the history of the measured commit")),
-        Some(since) if since == commit => reasons.push(format!("claim {id} came with the measured commit itself")),
+        Some(since) if since == commit => {
+            reasons.push(format!("claim {id} was committed with the measured commit itself, not before it"))
+        }
         Some(_) => {}
     }
     match &found.prediction_since {
@@ -70,12 +72,16 @@ fn faults(claim: &Claim, history: &History) -> Vec<String> {
             claim.prediction
         )),
         Some(since) if since == commit => {
-            reasons.push(format!("prediction {} of claim {id} came with the measured commit itself", claim.prediction));
+            reasons.push(format!(
+                "prediction {} of claim {id} was committed with the measured commit itself, not before it",
+                claim.prediction
+            ));
         }
         Some(_) => {}
     }
     if !found.unchanged_since {
-        reasons.push(format!("claim {id} reads differently in this tree: a threshold or term was edited"));
+        reasons
+            .push(format!("claim {id} was changed after it was registered: this tree holds another threshold or term"));
     }
     if claim.term.is_empty() {
         reasons.push(format!("claim {id} names no cell"));

@@ -4,13 +4,13 @@ use schema::verdict::GateResult;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What helps where a reason is that the repository's history is not at hand, and nothing else.
+/// The remedy for reasons that come only from the missing history of the repository.
 pub const IN_REPOSITORY: &str = "run this inside the git repository";
 
-/// The most reasons of one kind that are spelled out; the rest are counted.
+/// How many reasons of one kind are listed; the rest are only counted.
 const SPELLED_OUT: usize = 8;
 
-/// A gate's result in the making.
+/// Collects a gate's result.
 pub(super) struct Rule {
     name: &'static str,
     evidence: BTreeMap<String, serde_json::Value>,
@@ -23,7 +23,7 @@ impl Rule {
         Self { name, evidence: BTreeMap::new(), reasons: Vec::new(), remedies: Vec::new() }
     }
 
-    /// Keeps something that was counted or found.
+    /// Stores something that was counted or found as evidence.
     pub(super) fn count(&mut self, key: &str, value: impl Serialize) {
         let value = serde_json::to_value(value).expect("evidence is plain data");
         self.evidence.insert(key.to_owned(), value);
@@ -44,7 +44,7 @@ impl Rule {
         }
     }
 
-    /// Refuses for each reason; of many, the first are spelled out and the rest counted.
+    /// Refuses for each reason. Of many, the first are listed and the rest counted.
     pub(super) fn refuse_all(&mut self, reasons: Vec<String>, remedy: &str) {
         let more = reasons.len().saturating_sub(SPELLED_OUT);
         for reason in reasons.into_iter().take(SPELLED_OUT) {
@@ -55,7 +55,7 @@ impl Rule {
         }
     }
 
-    /// Refuses when something that must have been counted was not.
+    /// Stores a count, and refuses when it is zero.
     pub(super) fn must_count(&mut self, key: &str, value: u64, remedy: &str) {
         self.count(key, value);
         self.require(value > 0, format!("no evidence: {key} is 0"), remedy);

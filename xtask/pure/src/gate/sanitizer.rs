@@ -39,7 +39,7 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         Tool::ALL.iter().flat_map(|tool| shapes.iter().filter_map(|s| uncovered(evidence, &sass, *tool, *s))).collect();
     let (kept, lost): (Vec<_>, Vec<_>) = evidence.sanitizer.iter().partition(|s| s.verdict.printed.is_some());
     rule.count("outputs_kept", kept.len());
-    let lost = lost.iter().map(|s| format!("{}: what the harness printed was not kept", s.name));
+    let lost = lost.iter().map(|s| format!("{}: the output of the harness was not kept", s.name));
     rule.refuse_all(lost.collect(), SANITIZE);
     rule.count("covered", shapes.len() * Tool::ALL.len() - uncovered.len());
     rule.refuse_all(uncovered, SANITIZE);
@@ -51,7 +51,8 @@ fn log_faults(evidence: &Evidence) -> Vec<String> {
     evidence.sanitizer.iter().flat_map(faults).collect()
 }
 
-/// Verdicts that do not belong together: of more than one tool, of another than the environment names, or one output used twice.
+/// Verdicts that do not belong together: made by more than one version of the tool, by another one than the
+/// environment names, or from one output used twice.
 fn mixed(evidence: &Evidence) -> Vec<String> {
     let verdicts = || evidence.sanitizer.iter().map(|s| &s.verdict);
     let mut reasons = Vec::new();
@@ -64,7 +65,7 @@ fn mixed(evidence: &Evidence) -> Vec<String> {
     }
     let mut nonces = BTreeSet::new();
     let again = verdicts().filter(|v| v.printed.is_some() && !nonces.insert(&v.nonce));
-    reasons.extend(again.map(|v| format!("{} of {} answers to another verdict's nonce", v.tool.name(), v.program)));
+    reasons.extend(again.map(|v| format!("{} of {} carries the nonce of another verdict", v.tool.name(), v.program)));
     reasons
 }
 
@@ -125,7 +126,7 @@ fn uncovered(evidence: &Evidence, sass: &BTreeMap<String, Digest>, tool: Tool, s
     }
     let cubins = cubins_of(evidence, shape.0);
     (!on_it.iter().any(|verdict| is_positive(evidence, verdict, shape, &cubins)))
-        .then(|| format!("{what}: the verdict shows no clean work"))
+        .then(|| format!("{what}: the verdict shows no launch that ran clean"))
 }
 
 /// The cubins of either flavor that were built from a kernel's file.
@@ -137,8 +138,8 @@ fn cubins_of(evidence: &Evidence, symbol: &str) -> BTreeSet<Digest> {
     build.cubins.iter().filter(|c| c.arch == *arch && files.contains(&c.file)).map(|c| c.sha256).collect()
 }
 
-/// A clean verdict with evidence that something ran: launches, out of a cubin of this build, past every site that the contract
-/// names for the program.
+/// A clean verdict must show that something ran: launches, from a cubin of this build, through every site that the
+/// contract names for the program.
 fn is_positive(evidence: &Evidence, verdict: &SanitizerVerdict, shape: Shape<'_>, cubins: &BTreeSet<Digest>) -> bool {
     let spec = evidence.contract.programs.iter().find(|program| program.name == verdict.program);
     let sites = spec.map(|program| program.sites.as_slice()).unwrap_or_default();

@@ -42,7 +42,7 @@ fn judge_bundle(rule: &mut Rule, evidence: &Evidence, history: Option<&History>)
         "the bundle's record names another commit than the manifest",
         REMEDY,
     );
-    rule.require(source.digest == bundle.source, "the bundle's record names another source than the manifest", REMEDY);
+    rule.require(source.digest == bundle.source, "the bundle's record and the manifest name different sources", REMEDY);
     let claims = bundle.claims.get(experiment);
     rule.require(
         claims == Some(&evidence.claims_digest),
@@ -51,7 +51,7 @@ fn judge_bundle(rule: &mut Rule, evidence: &Evidence, history: Option<&History>)
     );
     let Some(history) = history.filter(|history| history.known) else { return };
     let same = claims == history.claims.as_ref() && bundle.plans.get(experiment) == history.plan.as_ref();
-    rule.require(same, "the bundle's record names another plan or other claims than its commit holds", REMEDY);
+    rule.require(same, "the bundle's record does not name the plan and claims of its commit", REMEDY);
 }
 
 fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
@@ -71,14 +71,15 @@ fn judge_history(rule: &mut Rule, source: &Source, history: Option<&History>) {
     const THEIRS: &str = "measure again, or judge and publish in a checkout that has the rules of the measured commit";
     rule.require(!known || history.rules == Some(rules()), ours, THEIRS);
     let as_committed = !known || history.source == Some(source.digest);
-    let differs = format!("the source that was built is not what commit {commit} holds, though git called it clean");
+    let differs =
+        format!("the source that was built is not what commit {commit} holds, although git reported a clean tree");
     const HIDDEN: &str =
         "git ls-files -v | grep '^[a-zS]' names what git was told not to look at: commit it and measure again";
     rule.require(as_committed, differs, HIDDEN);
     let merged = "merge the measured commit into the branch that is checked out";
     rule.require(
         !known || history.in_history,
-        format!("commit {commit} is no ancestor of the commit checked out"),
+        format!("commit {commit} is not an ancestor of the commit that is checked out"),
         merged,
     );
 }

@@ -10,10 +10,10 @@ pub(super) fn sum(table: &Table, column: &str) -> Result<u64, String> {
     Ok(values.iter().map(|value| u64::from(*value)).sum())
 }
 
-/// The mode of launches whose output the harness spoils on purpose, to see its oracle catch it.
+/// The mode of launches in which the harness plants a wrong output on purpose, so that its oracle must catch it.
 const POISON: &str = "poison";
 
-/// For each launch of a cell, whether its output was spoiled on purpose.
+/// For each launch of a cell, whether a wrong output was planted in it.
 pub(super) fn poisoned(cell: &CellEvidence, launches: &Table) -> Result<Vec<bool>, String> {
     let configs = &cell.data.record.configs;
     let mode = |config: &u32| configs.get(*config as usize).map(|config| config.mode == POISON);

@@ -23,7 +23,7 @@ fn claim_results(evidence: &Evidence, gates: &[GateResult]) -> anyhow::Result<Ve
     if !measurement_counts(gates) {
         for result in &mut results {
             result.outcome = Outcome::Invalid;
-            result.why = format!("the measurement does not count, see the gates; {}", result.why);
+            result.why = format!("a gate refused the measurement; {}", result.why);
         }
     }
     Ok(results)

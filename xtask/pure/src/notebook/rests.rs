@@ -218,7 +218,7 @@ mod tests {
         let entries = ["entry O-001", "entry A-001", "entry F-001", "file FINDINGS.md"];
         let found = lines(&run(), &tree);
         assert_eq!(found, [&["claim T-1", "ratio@yield/k=64,blocks=8,poll=1,set=host"][..], &entries].concat());
-        // Of a run that is not at hand, what the notebook says is all there is.
+        // For a run that is not here, only the notebook tells what rests on it.
         assert_eq!(on(&run(), &notebook(), None, &tree).lines, entries);
     }
 

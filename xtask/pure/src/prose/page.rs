@@ -71,14 +71,14 @@ pub fn links(text: &str) -> Vec<String> {
 /// Reads a page.
 pub(super) fn read(text: &str) -> Page {
     let (mut page, mut block) = (Page::default(), Block::default());
-    // In a block of code or an address, of which nothing is read.
+    // In a block of code or an address, which are not checked.
     let mut unread = false;
     let (mut column, mut source) = (0, None);
     for (event, range) in events(text) {
         let line = line_of(text, range.start);
         match event {
             Event::Text(_) | Event::Html(_) if unread => {}
-            // Marks of emphasis that mark nothing are read over all the same.
+            // Unpaired marks of emphasis are skipped too.
             Event::Text(words) => page.push(&mut block, &words.replace(['*', '~'], ""), line),
             Event::Code(words) => {
                 let from = block.text.len();

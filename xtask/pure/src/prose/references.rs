@@ -85,7 +85,7 @@ fn struck(shown: &str, retracted: Option<&str>) -> String {
 
 fn ratio((over, a): (&str, &Published), (under, b): (&str, &Published)) -> Result<String, String> {
     let quantiles = (quantile(over)?, quantile(under)?);
-    // Two metrics of one name are timed alike, even where no contract says how.
+    // Two metrics of the same name have the same end points, even if no contract states them.
     if over != under {
         let (from, to) = (ends(over, a)?, ends(under, b)?);
         if from != to || quantiles.0 != quantiles.1 || a.unit != b.unit {

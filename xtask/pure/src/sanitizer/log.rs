@@ -42,7 +42,7 @@ pub fn read(tool: Tool, log: &str) -> Reading {
         return Reading::Unclear(format!("not checked: {said}"));
     }
     let counts: Vec<u64> = log.lines().filter_map(|line| count(tool, line)).collect();
-    // A count above zero dominates whatever else the log says.
+    // A count above zero outweighs everything else in the log.
     match counts.iter().max() {
         Some(most) if *most > 0 => Reading::Findings(*most),
         _ => clean(tool, log),

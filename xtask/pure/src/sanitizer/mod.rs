@@ -131,7 +131,7 @@ pub fn judge_control(seen: &Seen, known: &Known) -> Judgement {
         Some(headline) if caught => format!("as planted: {headline}"),
         _ => format!("planted fault not caught: {}", why.join("; ")),
     };
-    // A fault may end the context before the harness can say its last word, so the end marker is no part of the evidence.
+    // A fault may end the context before the harness can print its end marker, so the marker is not required here.
     let end = end_mark(seen.stdout, seen.nonce).unwrap_or_default();
     let sass = ran(&end, known);
     Judgement { state, why, findings: findings(&reading), control_caught: Some(caught), end, sass }
@@ -154,15 +154,16 @@ fn findings(reading: &Reading) -> Option<u64> {
     }
 }
 
-/// What was printed that the harness does not print: a kernel's own words mean that it took another way than it should.
+/// A line that the harness does not print. A kernel that prints took a path that it should not take.
 fn strayed(stdout: &str) -> Option<String> {
-    stray(stdout).map(|line| format!("stdout holds what the harness does not print: {}", quoted(line, QUOTE_CHARS)))
+    stray(stdout)
+        .map(|line| format!("stdout holds a line that the harness does not print: {}", quoted(line, QUOTE_CHARS)))
 }
 
 /// What is wrong with how the run ended.
 fn ending(seen: &Seen, expected: i32) -> Option<String> {
     match seen.code {
-        _ if seen.timed_out => Some("TIMEOUT: killed at its deadline, with all that it had started".to_owned()),
+        _ if seen.timed_out => Some("TIMEOUT: killed at its deadline, with every process it had started".to_owned()),
         Some(code) if code == expected => None,
         Some(code) => Some(format!("exit code {code} instead of {expected}")),
         None => Some("ended by a signal".to_owned()),
@@ -186,10 +187,10 @@ fn lacking(end: &EndMark, sites: &[String], known: &Known) -> Vec<String> {
     }
     for config in &end.configs {
         if !known.sass.contains_key(&config.symbol) {
-            why.push(format!("kernel {} is not one the build made", config.symbol));
+            why.push(format!("kernel {} is not in the build", config.symbol));
         }
         if !config.cubin.is_some_and(|cubin| known.cubins.contains(&cubin)) {
-            why.push(format!("the cubin of {} is not one the build made", config.symbol));
+            why.push(format!("the cubin of {} is not in the build", config.symbol));
         }
     }
     why.dedup();

@@ -38,13 +38,13 @@ fn of_printed(verdict: &SanitizerVerdict, printed: &str) -> Vec<String> {
     let end = end_mark(printed, &verdict.nonce);
     if verdict.state == State::Clean && verdict.control_caught.is_none() {
         match &end {
-            Err(why) => faults.push(format!("what the harness printed bears no clean run: {why}")),
+            Err(why) => faults.push(format!("the output of the harness does not show a clean run: {why}")),
             Ok(end) if end.wrong > 0 => faults.push(format!("the harness counted {} wrong outputs", end.wrong)),
             Ok(_) => {}
         }
         faults.extend(stray(printed).map(|_| "something else than the harness printed".to_owned()));
     }
-    // A planted fault may end the program before its last word; the verdict then holds no launch.
+    // A planted fault may end the program before its end marker; the verdict then lists no launch.
     let end = end.unwrap_or_default();
     if (end.launches, &end.sites, &end.configs) != (verdict.launches, &verdict.sites, &verdict.configs) {
         faults.push("the end marker names other launches, sites or configurations than the verdict".to_owned());

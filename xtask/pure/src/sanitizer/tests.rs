@@ -306,7 +306,7 @@ fn a_clean_log_without_the_harness_s_evidence_is_inconclusive() {
         (with(|end| end.sites.retain(|site, _| site != "copy")), "site copy was never passed"),
         (with(|end| end.wrong = 2), "2 outputs wrong"),
         (with(|end| end.configs.clear()), "no launch configuration"),
-        (with(|end| end.configs[0].symbol = "other".into()), "kernel other is not one the build made"),
+        (with(|end| end.configs[0].symbol = "other".into()), "kernel other is not in the build"),
         (with(|end| end.configs[0].cubin = None), "the cubin of yield_kernel"),
         (with(|end| end.configs[0].cubin = Some(Digest::of("x"))), "the cubin of yield_kernel"),
     ] {
@@ -544,7 +544,7 @@ fn what_a_kernel_prints_is_no_clean_run() {
     for printed in [format!("{said}{}", stdout(good_end())), format!("\u{1b}[2Jx\n{}", stdout(good_end()))] {
         let verdict = verdict(Tool::Memcheck, &log, Some(0), &printed);
         assert_eq!(verdict.state, State::Inconclusive);
-        assert!(verdict.why.contains("stdout holds what the harness does not print: "), "{}", verdict.why);
+        assert!(verdict.why.contains("stdout holds a line that the harness does not print: "), "{}", verdict.why);
         assert!(!verdict.why.contains('\u{1b}'));
     }
 }

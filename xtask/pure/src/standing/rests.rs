@@ -142,12 +142,12 @@ fn basis(
 
 /// How a cell is planned differently now, if it is.
 fn replanned(cell: &CellSpec, plans: Plans<'_>) -> Option<String> {
-    let Some(now) = plans.now else { return Some("this tree's plan file has no such run any more".to_owned()) };
+    let Some(now) = plans.now else { return Some("this tree's plan file no longer has such a run".to_owned()) };
     if now.clocks != plans.measured.clocks {
-        return Some("another clock class is asked for".to_owned());
+        return Some("the plan requires another clock class".to_owned());
     }
     (settings(now, &cell.phase) != settings(plans.measured, &cell.phase))
-        .then(|| format!("the numbers of phase {} are others", cell.phase))
+        .then(|| format!("the plan's numbers of phase {} differ", cell.phase))
 }
 
 /// The numbers of a phase, less the lists that its cells are made from: another cell beside this one changes nothing in it.

@@ -130,7 +130,7 @@ fn derive(how: &Derive, so_far: Option<i64>, value: Option<i64>) -> Option<i64> 
     match how {
         Derive::Min(_) => so_far.into_iter().chain(value).min(),
         Derive::Max(_) => so_far.max(value),
-        // What began at the very instant was not after it.
+        // An instant equal to the event's own is not after it.
         Derive::MaxAfter(_) => so_far.max(value.filter(|ns| *ns > 0)),
         Derive::Rows => Some(so_far.unwrap_or(0) + 1),
     }

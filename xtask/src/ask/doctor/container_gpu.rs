@@ -69,7 +69,7 @@ fn gpus(needed: bool, machine: &Machine, facts: &EngineFacts) -> Check {
         (false, true) => Check::ok(NAME, "gpus"),
         (false, false) => Check::warn(
             NAME,
-            format!("daemon: {} is installed, and this daemon was not told", programs.join(", ")),
+            format!("daemon: {} is installed, and this daemon is not configured to use it", programs.join(", ")),
             Kind::GpuNotWired.remedy(),
         ),
     }

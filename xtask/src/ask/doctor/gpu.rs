@@ -77,7 +77,7 @@ fn absent() -> Check {
 /// The loaded module beside the libraries, since a mismatch is told by comparing them.
 fn versions(root: &Path) -> String {
     let module = loaded_module(root);
-    let shown = module.as_ref().map_or_else(|| "not to be read".to_owned(), ToString::to_string);
+    let shown = module.as_ref().map_or_else(|| "unreadable".to_owned(), ToString::to_string);
     let libraries = installed_libraries(root);
     let names: Vec<String> = libraries.iter().map(ToString::to_string).collect();
     let names = if names.is_empty() { "not found".to_owned() } else { names.join(", ") };
@@ -160,7 +160,7 @@ fn mig(gpu: &GpuFacts) -> Check {
     match &gpu.mig {
         Ok(true) => Check::warn(
             "mig",
-            format!("{}: on; a slice cannot be published from", gpu.name),
+            format!("{}: on; a run on a slice cannot be published", gpu.name),
             "rent a whole GPU, or let its owner turn MIG off",
         ),
         Ok(false) => Check::ok("mig", format!("{}: off", gpu.name)),
@@ -181,7 +181,10 @@ fn shared(gpu: &GpuFacts) -> Option<Check> {
         Ok(true) => Some(Check::missing(
             "vgpu",
             true,
-            format!("{}: shared (a vGPU, or a GPU that gives vGPUs): others' work on it is not seen", gpu.name),
+            format!(
+                "{}: shared (a vGPU, or a GPU that hosts vGPUs), so work of other users on it cannot be seen",
+                gpu.name
+            ),
             WHOLE,
         )),
         Err(error) => Some(Check::missing("vgpu", true, format!("{}: could not be asked: {error}", gpu.name), WHOLE)),
@@ -198,7 +201,7 @@ fn persistence(gpu: &GpuFacts) -> Check {
     }
 }
 
-/// Windows' Linux: its clocks belong to the Windows side, and what is measured through it is no machine of its own.
+/// Linux inside Windows (WSL): its clocks can only be set from Windows, and the GPU is shared with it.
 fn wsl(root: &Path) -> Option<Check> {
     let version = std::fs::read_to_string(root.join("proc/version")).ok()?;
     pure::gate::is_wsl(&version).then(|| {
@@ -334,7 +337,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         let said = || nvml(root.path(), true, &Err(GpuError::Mismatch)).found;
-        assert!(said().contains("module is not to be read, the installed library not found"), "{}", said());
+        assert!(said().contains("module is unreadable, the installed library not found"), "{}", said());
         put("sys/module/nvidia/version", "570.124.06\n");
         put("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.133.20", "");
         put("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "");

@@ -168,7 +168,7 @@ fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
         *launches = (launches.as_integer().unwrap() + more).into();
     }
     edit(|plan| add_launches(plan, 1));
-    check_stale(&ask(&disk), "plan: the numbers of phase calibrate are others", |id| of_phase(id, "calibrate"));
+    check_stale(&ask(&disk), "plan: the plan's numbers of phase calibrate differ", |id| of_phase(id, "calibrate"));
     edit(|plan| {
         add_launches(plan, -1);
         calibrate(plan).get_mut("k").unwrap().as_array_mut().unwrap().push(96.into());
@@ -177,7 +177,7 @@ fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
     edit(|plan| drop(calibrate(plan).insert("k".to_owned(), vec![96].into())));
     check_stale(&ask(&disk), "is no cell of it any more", |id| of_phase(id, "calibrate"));
     fs_err::remove_file(disk.root.path().join(name)).unwrap();
-    check_all(&ask(&disk), State::Stale, "plan: this tree's plan file has no such run any more");
+    check_all(&ask(&disk), State::Stale, "plan: this tree's plan file no longer has such a run");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn another_toolkit_or_image_makes_every_number_stale_and_a_remark_in_their_files
     );
     disk.put("docker/toolkit.lock", LOCK);
     disk.put("docker/image.lock", "# no base\n");
-    check_all(&ask(&disk), State::Stale, "image: rust:1-bookworm is no base of docker/image.lock any more");
+    check_all(&ask(&disk), State::Stale, "image: rust:1-bookworm is no longer a base of docker/image.lock");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn what_cannot_be_known_here_is_said_and_never_called_stale() {
     assert!(report.numbers.is_empty() && report.unknown.len() > 20, "{report}");
     assert!(report.unknown.iter().all(|number| number.why.contains("not rebuilt here")));
     assert_eq!(report.exit_code(), ExitCode::Environment);
-    assert!(report.to_string().ends_with("cannot be told here"), "{report}");
+    assert!(report.to_string().ends_with("cannot be judged on this machine"), "{report}");
     replace(&disk, "harness/src/timing.rs", "100", "200");
     check_all(&status(&disk.paths, &unbuilt).unwrap(), State::Stale, "harness: harness/src/timing.rs");
 

@@ -42,7 +42,7 @@ impl fmt::Display for Report {
         let count = |name: &str| self.numbers.iter().filter(|number| number.state.name() == name).count();
         let counts = ["current", "carried-over", "stale", "retracted"].map(|name| format!("{} {name}", count(name)));
         let unknown = self.unknown.len();
-        let unknown = if unknown > 0 { format!(", {unknown} cannot be told here") } else { String::new() };
+        let unknown = if unknown > 0 { format!(", {unknown} cannot be judged on this machine") } else { String::new() };
         write!(f, "{}{unknown}", counts.join(", "))
     }
 }

@@ -132,7 +132,7 @@ impl<'a> Tree<'a> {
         // A local base is named by an image's id, which no tree holds.
         let held = meaning(&bases).iter().any(|line| line.contains(&container.base_digest));
         if !container.base_local && !held {
-            differ.push(format!("{} is no base of {BASES} any more", container.base));
+            differ.push(format!("{} is no longer a base of {BASES}", container.base));
         }
         Ok(differ)
     }

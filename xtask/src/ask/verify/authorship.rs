@@ -28,17 +28,21 @@ pub(super) fn key(layout: &Layout, report: &mut Report) -> String {
 pub(super) fn signer(layout: &Layout, list: &Path, key: &str, report: &mut Report) -> Result<Option<String>> {
     let (manifest, signature) = (layout.path(MANIFEST), layout.path(SIGNATURE));
     if !files::exists(&signature) {
-        report.problem(layout.shown(SIGNATURE), "signature", "the manifest is not signed, so by no allowed signer");
+        report.problem(
+            layout.shown(SIGNATURE),
+            "signature",
+            "the manifest is not signed, so no allowed signer signed it",
+        );
         return Ok(None);
     }
     if key == UNPROVEN {
-        // That it does not hold was said.
+        // The problem was reported above.
         return Ok(None);
     }
     match signature::allowed(list, &manifest, &signature)? {
         Allowed::By(principal) => Ok(Some(principal)),
         Allowed::No(why) => {
-            report.problem(layout.shown(SIGNATURE), "signature", format!("not by an allowed signer: {why}"));
+            report.problem(layout.shown(SIGNATURE), "signature", format!("not signed by an allowed signer: {why}"));
             Ok(None)
         }
     }

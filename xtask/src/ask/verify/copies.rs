@@ -16,14 +16,14 @@ pub(super) fn check(paths: &Paths, layouts: &[Layout], report: &mut Report) -> R
     for run in published::ids(paths)? {
         let layout = Layout::published(paths, run);
         let asked = layouts.iter().any(|asked| asked.run() == layout.run());
-        // What does not read is said where it is looked at.
+        // An unreadable table is reported by the check of its bytes.
         let Some(manifest) = layout.read(MANIFEST).ok().flatten() else { continue };
         let Ok(Manifest { subject, .. }) = serde_json::from_slice(&manifest) else { continue };
         for subject in subject.into_iter().filter(|subject| is_table(&subject.name)) {
             let other = known.entry(subject.digest.sha256).or_insert_with(|| layout.run());
             if asked && *other != layout.run() {
                 let detail =
-                    format!("run {other} holds this very table, and no two measurements give the same instants");
+                    format!("run {other} holds the same table, and no two measurements give the same instants");
                 report.problem(layout.shown(&subject.name), "copied", detail);
             }
         }

@@ -67,7 +67,7 @@ fn canonical<T: DeserializeOwned + Serialize>(
     let bytes = match layout.read(name) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
-            report.problem(shown, "missing", "without it nothing says what this run is");
+            report.problem(shown, "missing", "without it, nothing says what this run is");
             return None;
         }
         Err(error) => {
@@ -116,12 +116,12 @@ fn check_manifest(layout: &Layout, manifest: &Manifest, report: &mut Report) {
         wrong(
             false,
             "case-collision",
-            format!("its subjects {name:?} and {other:?} cannot lie beside each other everywhere"),
+            format!("its subjects {name:?} and {other:?} cannot both exist on every file system"),
         );
     }
     let detached: Vec<&str> = predicate.detached.iter().map(|file| file.name.as_str()).collect();
     let expected: Vec<&str> = names.iter().copied().filter(|name| is_detached(name)).collect();
-    wrong(detached == expected, "malformed", "its list of detached files is not that of its subjects".to_owned());
+    wrong(detached == expected, "malformed", "its list of detached files does not match its subjects".to_owned());
 }
 
 /// Hashes every subject; gives the files that lie where the run's lie, for the sums. Absent when they cannot all be listed.
@@ -139,8 +139,9 @@ fn check_subjects(layout: &Layout, manifest: &Manifest, report: &mut Report) -> 
     }
     if let Some(first) = listing.linked.first() {
         let n = listing.linked.len();
-        let note =
-            format!("{n} of its files have a second name on this disk (the first is {first}), which can change them");
+        let note = format!(
+            "{n} of its files have a second name on this disk (the first is {first}), through which they can be changed"
+        );
         report.notes.push(format!("{}: {note}", layout.run()));
     }
     let (mut missing, mut at_hand) = (Vec::new(), Vec::new());
@@ -206,7 +207,7 @@ fn report_missing_and_extra(
     let published = matches!(layout, Layout::Published { .. });
     let known = |name: &str| sealed.contains(name) || UNSEALED.contains(&name) || published && sample::is_sample(name);
     let extra: Vec<&String> = found.keys().filter(|name| !known(name)).collect();
-    // Only what is missing makes it worth to hash what is one too many.
+    // Extra files are hashed only if a file is missing, since one may be the other under a new name.
     let hashed: &[&String] = if missing.is_empty() { &[] } else { &extra };
     let digests = layout.digests(&hashed.iter().map(|name| name.as_str()).collect::<Vec<_>>()).unwrap_or_default();
     let digests = digests.into_iter().map(|digest| digest.ok().map(|(digest, _)| digest));

@@ -63,7 +63,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
     if sealed.verdict.passed {
         check_today(paths, layout, &evidence, same, sealed, report)?;
     } else if matches!(layout, Layout::Published { .. }) {
-        report.problem(layout.shown(VERDICT), "verdict", "published although a gate refuses");
+        report.problem(layout.shown(VERDICT), "verdict", "published although a gate refuses it");
     }
     Ok(Judged { passed: Some(judged.passed), recomputed: true })
 }
@@ -75,10 +75,11 @@ pub(super) fn recomputation_faults(evidence: &Evidence) -> Vec<(String, String)>
     if !anew.fault.is_empty() {
         faults.push(("summary/metrics.csv".to_owned(), anew.fault.clone()));
     } else if evidence.metrics_csv.as_ref() != Some(&anew.metrics_csv) {
-        faults.push(("summary/metrics.csv".to_owned(), "the events give another summary".to_owned()));
+        faults.push(("summary/metrics.csv".to_owned(), "the events give a different summary".to_owned()));
     }
     let figures = anew.figures.iter().filter(|(name, figure)| evidence.figures.get(*name) != Some(*figure));
-    faults.extend(figures.map(|(name, _)| (format!("summary/{name}"), "the values give another figure".to_owned())));
+    faults
+        .extend(figures.map(|(name, _)| (format!("summary/{name}"), "the values give a different figure".to_owned())));
     faults
 }
 
@@ -92,7 +93,7 @@ fn check_samples(layout: &Layout, evidence: &Evidence, sealed: &SealedBytes, rep
         chosen.iter().map(|(cell, _, _)| format!("cells/{cell}{}", sample::SUFFIX)).collect();
     for name in layout.listing().map(|listing| listing.files).unwrap_or_default().into_keys() {
         if sample::is_sample(&name) && !expected.contains(&name) {
-            report.problem(layout.shown(&name), "extra", "no event of that cell was chosen");
+            report.problem(layout.shown(&name), "extra", "no event of that cell is in the sample");
         }
     }
     for cell in &evidence.cells {
@@ -121,11 +122,11 @@ pub(super) fn check_provenance(paths: &Paths, layout: &Layout, run: Origin<'_>, 
     let Some(published) = layout.read(PROVENANCE)? else { return Ok(false) };
     match provenance::statement(paths, run) {
         Ok(None) => {
-            let note = format!("{}: its toolkit lock is not at hand to check its provenance with", layout.run());
+            let note = format!("{}: its toolkit lock is not here, so its provenance is not checked", layout.run());
             report.notes.push(note);
         }
         Ok(Some(expected)) if published == expected => {}
-        Ok(Some(_)) => report.problem(shown, "provenance", "not what the sealed run says it was built from"),
+        Ok(Some(_)) => report.problem(shown, "provenance", "does not match what the sealed run says it was built from"),
         Err(error) => report.fault(shown, "provenance", &error),
     }
     Ok(true)
@@ -143,9 +144,9 @@ fn compare(layout: &Layout, sealed: &SealedBytes, judged: &Verdict, report: &mut
         report.problem(shown.clone(), "verdict", detail);
     }
     if sealed.verdict.claims != judged.claims {
-        report.problem(shown.clone(), "verdict", "the claims come out differently");
+        report.problem(shown.clone(), "verdict", "judging again gives other outcomes of claims");
     }
-    report.problem(shown, "verdict", "judging again gives another verdict");
+    report.problem(shown, "verdict", "judging again gives a different verdict");
     Ok(())
 }
 
@@ -193,7 +194,7 @@ fn check_today(
         report.problem(
             layout.shown(VERDICT),
             "verdict",
-            "it recorded something else of this repository's history than there is",
+            "what it recorded of this repository's history is not what git shows",
         );
     }
     let today = Facts { history: Some(history), ..same };
@@ -201,6 +202,6 @@ fn check_today(
     for gate in judged.gates.iter().filter(|gate| !gate.passed) {
         report.problem(layout.shown(VERDICT), "verdict", format!("gate {} refuses today: {}", gate.name, gate.reason));
     }
-    report.notes.push(format!("{run}: kernels were not rebuilt here; freshness rests on what the verdict recorded"));
+    report.notes.push(format!("{run}: kernels were not rebuilt here, so freshness rests on what the verdict recorded"));
     Ok(())
 }

@@ -120,7 +120,7 @@ mod tests {
         names(&verify(&disk.paths, &[]).unwrap(), &manifest);
         disk.commit();
         names(&verify(&disk.paths, &[]).unwrap(), &manifest);
-        // What never was committed was never published.
+        // A manifest that was never committed was never published.
         let disk = published_trial();
         fs_err::remove_dir_all(disk.paths.manifests()).unwrap();
         fs_err::remove_dir_all(disk.root.path().join("results")).unwrap();

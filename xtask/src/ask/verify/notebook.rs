@@ -40,7 +40,7 @@ pub(super) fn check_head(notebook: Option<&Notebook>, layout: &Layout, head: Dig
         report.problem(
             "NOTEBOOK.md",
             "chain",
-            format!("it has not grown from the notebook that run {run} was made with"),
+            format!("it does not begin with the notebook that run {run} was made with"),
         );
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn check(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report
         Ok(Measured::Unknown) if claimed == ours => return true,
         Ok(Measured::Unknown) => {
             format!(
-                "it claims rules {claimed}, and this repository does not hold the measured commit, which would tell"
+                "it claims rules {claimed}, and this repository does not hold the measured commit, whose rules count"
             )
         }
     };
@@ -100,7 +100,7 @@ pub(super) fn check_older(
     match &judge {
         Some(judge) if as_published => return take_over(judge, paths, layout, report),
         None if as_published => {
-            let detail = "no commit that published it is at hand: use a clone with its whole history";
+            let detail = "the commit that published it is not here: use a clone with the whole history";
             report.problem(layout.shown(VERDICT), UNREADABLE, detail);
         }
         _ => {}
@@ -127,10 +127,10 @@ fn take_over(judge: &Judge, paths: &Paths, layout: &Layout, report: &mut Report)
     let told = judge.verify(paths)?;
     let (run, commit) = (layout.run(), &judge.commit);
     for Problem { path, kind, detail } in told.problems {
-        report.problem(path, &kind, format!("by the program of commit {commit}: {detail}"));
+        report.problem(path, &kind, format!("the program of commit {commit} says: {detail}"));
     }
     if !told.ok {
-        report.problem(layout.shown(VERDICT), "verdict", format!("it does not hold by the program of commit {commit}"));
+        report.problem(layout.shown(VERDICT), "verdict", format!("the program of commit {commit} refuses it"));
         return Ok(Judged::default());
     }
     report.notes.push(format!("{run}: recomputed and judged again by the program of commit {commit}"));
@@ -166,10 +166,14 @@ fn check_attempts(layout: &Layout, records: &Records, report: &mut Report) {
 /// The stored verdict does not contradict itself, and nothing that it refuses is published.
 fn check_stored(layout: &Layout, verdict: &Verdict, report: &mut Report) {
     if verdict.passed != all_passed(&verdict.gates) {
-        report.problem(layout.shown(VERDICT), "verdict", "it passes where a gate refuses, or refuses where none does");
+        report.problem(
+            layout.shown(VERDICT),
+            "verdict",
+            "it passes although a gate refuses, or refuses although none does",
+        );
     }
     if !verdict.passed && matches!(layout, Layout::Published { .. }) {
-        report.problem(layout.shown(VERDICT), "verdict", "published although a gate refuses");
+        report.problem(layout.shown(VERDICT), "verdict", "published although a gate refuses it");
     }
 }
 
@@ -180,7 +184,8 @@ fn check_history(paths: &Paths, layout: &Layout, sealed: &SealedBytes, report: &
     let Some(commit) = &source.commit else { return Ok(None) };
     let Some(Teller { git, in_history, .. }) = teller(paths, commit)? else { return Ok(None) };
     if !in_history {
-        let detail = format!("commit {commit}, which was measured, is no ancestor of the commit checked out");
+        let detail =
+            format!("commit {commit}, which was measured, is not an ancestor of the commit that is checked out");
         report.problem(layout.shown(MANIFEST), "history", detail);
     }
     if git.source_digest_of(commit)? != source.digest {

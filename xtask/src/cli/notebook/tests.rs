@@ -75,7 +75,12 @@ fn an_outcome_takes_its_values_from_a_run_that_holds_and_none_from_the_command_l
     let value = &run.verdict.claims[0].value;
     fs_err::write(&path, verdict.replace(&format!("\"value\": \"{value}\""), "\"value\": \"1\"")).unwrap();
     assert_ne!(fs_err::read_to_string(&path).unwrap(), verdict);
-    refused(&disk, &said(&["outcome", "--run", RUN]), ExitCode::Integrity, "does not hold, so nothing is told of it");
+    refused(
+        &disk,
+        &said(&["outcome", "--run", RUN]),
+        ExitCode::Integrity,
+        "does not verify, so no entry is made from it",
+    );
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn as_many_leave_as_must_and_what_never_fits_is_refused_with_what_is_large() {
     assert_eq!([RUN, SECOND, THIRD].map(|run| has_events(&disk, run)), [true, true, false]);
     assert!(!disk.root.path().join(record_name(RUN)).exists() && verified(&disk).ok);
     let error = publish(&copy(), RUN, 1).unwrap_err();
-    assert!(error.to_string().contains("no superseded run's events are in it"), "{error}");
+    assert!(error.to_string().contains("it holds no events of superseded runs"), "{error}");
 }
 
 #[test]
@@ -221,13 +221,13 @@ fn a_record_that_leads_elsewhere_is_named() {
     record_of(&disk, &git(&disk).head().unwrap());
     names(&verified(&disk), &record, "has no such folder");
     record_of(&disk, &"0".repeat(40));
-    names(&verified(&disk), &record, "no commit that this work tree grew from");
+    names(&verified(&disk), &record, "not an ancestor of this work tree's commit");
     // The very bytes, in a commit that nobody would clone.
     let tree = format!("{commit}^{{tree}}");
     let aside = ["-c", "user.name=t", "-c", "user.email=t@t", "commit-tree", "-m", "aside", &tree];
     let aside = Command::new("git").args(aside).current_dir(disk.root.path()).output().unwrap();
     record_of(&disk, String::from_utf8(aside.stdout).unwrap().trim());
-    names(&verified(&disk), &record, "no commit that this work tree grew from");
+    names(&verified(&disk), &record, "not an ancestor of this work tree's commit");
     for (from, to, words) in [
         (commit.as_str(), "HEAD", "is no commit's id"),
         (commit.as_str(), "--output=x", "is no commit's id"),

@@ -22,7 +22,7 @@ pub fn allowed(list: &Path, file: &Path, signature: &Path) -> Result<Allowed> {
     let (list, signature) = (argument(list)?, argument(signature)?);
     let find = ["-Y", "find-principals", "-s", &signature, "-f", &list];
     let found = ssh_keygen(&find).run(&mut |_| {})?;
-    // What an entry denies is a principal of it as well, and no name of whoever signed.
+    // An entry also lists principals that it denies, which are not names of the signer.
     let named = |line: &&str| !line.is_empty() && !line.starts_with('!');
     let principals: Vec<&str> = found.stdout.lines().map(str::trim).filter(named).collect();
     if found.code != Some(0) || principals.is_empty() {

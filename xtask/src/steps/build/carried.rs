@@ -170,7 +170,7 @@ fn rebuild(
     if told.is_empty() {
         return Ok(());
     }
-    let message = format!("this box builds other SASS than the bundle carries:\n  {}", told.join("\n  "));
+    let message = format!("this machine builds other SASS than the bundle carries:\n  {}", told.join("\n  "));
     Err(fail(ExitCode::Build, message, "measure on a box whose nvcc is the pinned one, or without an nvcc"))
 }
 

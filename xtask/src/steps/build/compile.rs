@@ -188,7 +188,7 @@ impl Job {
         })
     }
 
-    /// Why there is no good cubin: the exit code, then the output, then the file itself.
+    /// Why the cubin is unusable: checks the exit code, then the output, then the file itself.
     fn unmade(&self, ended: &Ended) -> Option<String> {
         match ended.code {
             _ if ended.timed_out => return Some("ran out of time".to_owned()),
@@ -198,11 +198,11 @@ impl Job {
         }
         let output = [ended.stderr.as_str(), ended.stdout.as_str()];
         if let Some(line) = output.into_iter().find_map(nvcc::error_line) {
-            return Some(format!("exit code 0, and yet it says: {line}"));
+            return Some(format!("exit code 0, but it reported: {line}"));
         }
         match fs_err::symlink_metadata(self.cubin()) {
             Err(_) => Some(format!("exit code 0 without a cubin: {}", first_lines(ended))),
-            Ok(found) if !found.is_file() => Some("what it wrote is no plain file".to_owned()),
+            Ok(found) if !found.is_file() => Some("its output is not a plain file".to_owned()),
             Ok(_) => None,
         }
     }
@@ -244,7 +244,7 @@ fn task(
         label: label.to_owned(),
         program: program.display().to_string(),
         args,
-        // Set to nothing, so that neither an image nor anyone else adds flags to those that are recorded.
+        // Set to the empty string, so that nothing adds flags to those that are recorded.
         env: ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"].map(|name| (name.to_owned(), String::new())).to_vec(),
         readable,
         writable: writable.to_owned(),

@@ -42,7 +42,7 @@ fn in_source(name: &str, source: &str) -> Vec<Finding> {
     for (number, line) in (1..).zip(code_only(source).lines()) {
         for word in line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             let what = if WORDS.contains(&word) {
-                format!("line {number}: {word} would make SASS depend on where the source lies")
+                format!("line {number}: {word} would make SASS depend on the folder of the source")
             } else if ASM.contains(&word) && name != ASM_FILE {
                 format!("line {number}: inline assembly belongs in kernels/{ASM_FILE}")
             } else {

@@ -31,7 +31,7 @@ impl Sources {
         let sources = Self { root: root.to_owned(), members, record: target.join("assay-sources.txt"), digest };
         let known = std::fs::read_to_string(&sources.record).unwrap_or_default();
         if known.trim() != sources.digest {
-            // The record goes first: a build that is cut off leaves nothing that passes for fresh.
+            // The record is removed first, so that an interrupted build leaves nothing that counts as fresh.
             remove(&sources.record)?;
             let there = sources.members.iter().filter(|member| root.join(member).is_dir());
             let packages = there.map(|member| package(root, member)).collect::<Result<Vec<_>>>()?;

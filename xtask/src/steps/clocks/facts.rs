@@ -12,7 +12,7 @@ use std::path::Path;
 /// The facts before a run. `ours` are the ids of our own processes with a compute context.
 ///
 /// # Errors
-/// When even the driver's version cannot be read: then there is no NVML to speak of.
+/// When not even the driver's version can be read, so that NVML is unusable.
 pub fn before(gpu: &dyn Gpu, ours: &[u32]) -> Answer<NvmlFacts> {
     Ok(NvmlFacts {
         driver: gpu.driver_version()?,

@@ -133,7 +133,7 @@ pub fn hold_on(
     }
     let mut held = Held::fresh(gpu, lease_path);
     let mut next = Request::Lock(mhz);
-    // A vanished reader is an end as well: what it cannot read, nobody uses.
+    // A reader that is gone ends the hold as well.
     while let Request::Lock(mhz) = next {
         if say(out, &held.lock(mhz)).is_err() {
             break;
@@ -162,7 +162,7 @@ fn reset_outcome(problems: &[String]) -> Result<()> {
     if problems.is_empty() {
         return Ok(());
     }
-    let message = format!("clocks could not be put back: {}", problems.join("; "));
+    let message = format!("clocks could not be restored: {}", problems.join("; "));
     Err(fail(ExitCode::Environment, message, RESTORE))
 }
 
@@ -259,7 +259,7 @@ impl<'a> Held<'a> {
     fn reset(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut note = |what: &str, answer: Answer<()>| match answer {
-            // What has no lock cannot be locked.
+            // A clock without a lock cannot be locked.
             Ok(()) | Err(GpuError::Unsupported) => {}
             Err(error) => problems.push(format!("{what}: {error}")),
         };
@@ -314,7 +314,7 @@ fn end_on_signals(sender: Sender<Request>) -> Result<()> {
 fn read_requests(input: impl BufRead + Send + 'static, sender: Sender<Request>) {
     std::thread::spawn(move || {
         for line in input.lines() {
-            // Whatever is not a clock ends the hold: it is safer to let go than to guess.
+            // A line that is not a clock ends the hold: releasing is safer than guessing.
             let request = line.ok().and_then(|line| line.trim().parse().ok()).map_or(Request::End, Request::Lock);
             if sender.send(request).is_err() || request == Request::End {
                 return;

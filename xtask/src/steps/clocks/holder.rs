@@ -121,7 +121,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = end(&self.0) {
-            host::tell!("{error:#}; to put the clocks back: {RESTORE}");
+            host::tell!("{error:#}; to restore the clocks: {RESTORE}");
         }
     }
 }
@@ -173,12 +173,12 @@ struct Conversation {
 impl Conversation {
     fn start(command: duct::Expression, sudo: bool) -> std::io::Result<Self> {
         let ((stdin, to_stdin), (stdout, to_stdout)) = (pipe()?, pipe()?);
-        // Its ends of the pipes are closed on our side with this expression.
+        // The child's ends of the pipes are closed in this process here.
         let child = command.stdin_file(stdin).stdout_file(to_stdout).start()?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Whatever is not ours, such as a word of sudo's, is passed over.
+                // Lines that are not the child's, such as a message of sudo, are skipped.
                 if let Ok(said) = serde_json::from_str(&line)
                     && sender.send(said).is_err()
                 {
@@ -224,7 +224,7 @@ impl Conversation {
                 }
                 Ok(Said::Restored { problems, .. }) => {
                     self.reap();
-                    let message = format!("clocks could not be put back: {}", problems.join("; "));
+                    let message = format!("clocks could not be restored: {}", problems.join("; "));
                     return Err(fail(ExitCode::Environment, message, RESTORE));
                 }
                 Ok(Said::Refused { code, message, remedy, .. }) => {

@@ -110,7 +110,7 @@ fn check(asked_mhz: u32, window: &Window, power_cap_mw: Option<u32>) -> Result<u
     let asked = f64::from(asked_mhz);
     let bits = window.throttle.as_ref().map_err(|error| format!("throttle reasons could not be read: {error}"))?;
     if bits & !throttle::HARMLESS != 0 {
-        return Err(format!("clocks are held down: {}", throttle::names(bits & !throttle::HARMLESS)));
+        return Err(format!("clocks are throttled: {}", throttle::names(bits & !throttle::HARMLESS)));
     }
     let sm_mhz = *window.sm_mhz.as_ref().map_err(|error| format!("the SM clock could not be read back: {error}"))?;
     if !within_band(f64::from(sm_mhz), asked) {
@@ -135,7 +135,7 @@ fn held_down(judged: &[Window]) -> Result<Vec<String>, String> {
         (Ok(first), Ok(last)) => {
             let power_us = last.power_ns.saturating_sub(first.power_ns) / 1000;
             let thermal_us = last.thermal_ns.saturating_sub(first.thermal_ns) / 1000;
-            Err(format!("clocks were held down for {power_us} us by power and {thermal_us} us by heat"))
+            Err(format!("clocks were throttled for {power_us} us by power and {thermal_us} us by heat"))
         }
         (Err(error), _) | (_, Err(error)) => Ok(vec![format!("violation counters not checked: {error}")]),
     }

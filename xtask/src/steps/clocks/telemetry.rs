@@ -54,7 +54,7 @@ impl Sampler {
                 let row = Row::read(&*gpu, t0, thread_cell.load(Ordering::SeqCst));
                 let processes = (count % PROCESSES_EVERY == 0 && row.cell > 0).then(|| gpu.compute_processes());
                 thread_seen.lock().unwrap_or_else(PoisonError::into_inner).add(row, processes);
-                // A late sample does not make the next ones hurry.
+                // A late sample does not shorten the wait for the next ones.
                 due = (due + PERIOD).max(Instant::now());
                 let wait = due.saturating_duration_since(Instant::now());
                 if !matches!(stops.recv_timeout(wait), Err(RecvTimeoutError::Timeout)) {

@@ -125,7 +125,7 @@ fn environment() {
     });
     type Planted = fn(&mut NvmlFacts);
     let planted: [(&str, Planted); 9] = [
-        ("not looked at", |n| n.watch = None),
+        ("was not read right before", |n| n.watch = None),
         ("NVML watched other", |n| n.device = Some("other".to_owned())),
         ("at 00000000:0A:00.0", |n| n.pci = Some("00000000:0A:00.0".to_owned())),
         ("at an unknown address", |n| n.pci = None),
@@ -165,7 +165,7 @@ fn environment() {
             stamps[last..].iter_mut().for_each(|stamp| *clock(stamp) = from);
         }
     });
-    refuses("environment", "driver knows CUDA 12090", |e, _| e.environment.device.driver_cuda = 12090);
+    refuses("environment", "the driver supports CUDA up to 12090", |e, _| e.environment.device.driver_cuda = 12090);
     refuses("environment", "libcuda", |e, _| e.environment.device.libcuda = None);
     refuses("environment", "base image has no digest", |e, _| {
         e.environment.container.as_mut().unwrap().base_digest.clear();
@@ -231,7 +231,7 @@ fn build() {
     refuses("build", "is absent", |e, _| e.build = None);
     refuses("build", "kernels is 0", |e, _| e.build.as_mut().unwrap().kernels.clear());
     refuses("build", "compiler's version", |e, _| e.build.as_mut().unwrap().nvcc.clear());
-    refuses("build", "budgets are not at hand", |_, f| f.history = None);
+    refuses("build", "budgets are not available", |_, f| f.history = None);
     refuses("build", "launched_symbols is 0", |e, _| {
         e.cells.iter_mut().for_each(|cell| cell.data.record.configs.clear());
     });
@@ -243,7 +243,7 @@ fn build() {
     refuses("build", "registers, budget", |e, _| e.build.as_mut().unwrap().kernels[4].registers = 97);
     refuses("build", "blocks per SM, budget", |e, _| e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1);
     refuses("build", "has no budget", |_, f| f.history.as_mut().unwrap().budgets.clear());
-    refuses("build", "the resources allow", |e, _| {
+    refuses("build", "the kernel's resources allow", |e, _| {
         e.environment.device.slots = e.environment.device.slots.clone().with("yield_per_sm", 3)
     });
     refuses("build", "baseline/k=64,blocks=8 lists no launch in mode urgent", |e, _| {
@@ -320,8 +320,8 @@ fn sanitizer() {
     refuses("sanitizer", "another compute-sanitizer than the environment names", |e, _| {
         e.environment.sanitizer = Some("Version 2024.1.0.0".to_owned());
     });
-    refuses("sanitizer", "what the harness printed was not kept", |e, _| e.sanitizer[0].verdict.printed = None);
-    refuses("sanitizer", "answers to another verdict's nonce", |e, _| {
+    refuses("sanitizer", "the output of the harness was not kept", |e, _| e.sanitizer[0].verdict.printed = None);
+    refuses("sanitizer", "carries the nonce of another verdict", |e, _| {
         e.sanitizer[1].verdict.nonce = e.sanitizer[0].verdict.nonce.clone();
     });
     for tool in Tool::ALL {
@@ -446,7 +446,7 @@ fn ask(registration: Registration, edit: impl FnOnce(&crate::trial::OnDisk)) -> 
 #[test]
 fn registration() {
     refuses("registration", "was written after the data", ask(Registration::After, |_| {}));
-    refuses("registration", "came with the measured commit itself", ask(Registration::Same, |_| {}));
+    refuses("registration", "was committed with the measured commit itself", ask(Registration::Same, |_| {}));
     refuses(
         "registration",
         "a threshold or term was edited",

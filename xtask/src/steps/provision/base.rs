@@ -142,7 +142,7 @@ impl Maker<'_> {
         if ended.code == Some(0) {
             return Ok(());
         }
-        // debootstrap tells its errors on stdout, among much else.
+        // debootstrap prints its errors on stdout, among much else.
         let errors = ended.stdout.lines().filter(|line| line.starts_with("E: ")).collect::<Vec<_>>().join("\n");
         let said = refusal(None, &format!("{}\n{errors}", ended.stderr), "");
         let remedy = match said.kind {

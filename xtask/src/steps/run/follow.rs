@@ -83,7 +83,7 @@ impl<'a> Follow<'a> {
     pub(super) fn lateness(&self) -> String {
         let silent = self.heard.elapsed();
         match silent > SILENCE {
-            true => format!("nothing was heard of it for {}", spoken(silent)),
+            true => format!("it printed nothing for {}", spoken(silent)),
             false => "it took longer than its estimate allows".to_owned(),
         }
     }

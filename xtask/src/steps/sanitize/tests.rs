@@ -326,7 +326,7 @@ fn what_did_not_really_happen_is_refused_and_tried_again() {
         (Trick::NeverRuns, "no end marker"),
         (Trick::Hangs, "TIMEOUT"),
         (Trick::Forged, "the tool wrote no log"),
-        (Trick::Prints, "stdout holds what the harness does not print: Attempting to use wgmma.fence"),
+        (Trick::Prints, "stdout holds a line that the harness does not print: Attempting to use wgmma.fence"),
     ] {
         let (place, fake) = (Place::new(), Fake::new(trick));
         let first = place.sanitize(&fake).unwrap();

@@ -313,7 +313,7 @@ fn truth(value: SampleValue) -> Answer<bool> {
         SampleValue::U32(v) => Ok(v != 0),
         SampleValue::U64(v) => Ok(v != 0),
         SampleValue::I64(v) => Ok(v != 0),
-        SampleValue::F64(_) => Err(GpuError::Other("a flag came as a fraction".to_owned())),
+        SampleValue::F64(_) => Err(GpuError::Other("a flag was returned as a floating-point number".to_owned())),
     }
 }
 

@@ -11,7 +11,7 @@ use schema::environment::{Reading, Snapshot};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long one look may take. A GPU in a storm of corrected errors takes longer, and is no GPU to measure on.
+/// How long one look may take. A GPU with a storm of corrected errors takes longer, and should not be measured on.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a GPU may take to come to rest: its use is averaged over up to a second, and a killed process takes a while to go.
 const REST: Duration = Duration::from_secs(10);

@@ -25,7 +25,7 @@ pub fn within<T: Send + 'static>(
         match answer.recv_timeout(LOOK.min(until.saturating_duration_since(Instant::now()))) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Disconnected) => {
-                return Ok(Err(GpuError::Other("NVML's library ended the thread that asked it".to_owned())));
+                return Ok(Err(GpuError::Other("NVML's library ended the thread that called it".to_owned())));
             }
             Err(RecvTimeoutError::Timeout) if Instant::now() >= until => {
                 let said = format!("no answer within {} s: the driver hangs", patience.as_secs());

@@ -130,7 +130,7 @@ fn another_verdict_says_which_gate_and_only_that() {
     let gates = || report.problems.iter().filter(|problem| problem.detail.contains("judged again refused"));
     assert_eq!(gates().count(), 1, "{report}");
     says(&report, VERDICT, "verdict", "gate environment: stored as passed, judged again refused");
-    assert!(!report.to_string().contains("the claims come out differently"), "{report}");
+    assert!(!report.to_string().contains("judging again gives other outcomes of claims"), "{report}");
     assert!(report.to_string().contains("refused by its gates"));
 }
 
@@ -145,7 +145,7 @@ fn edited_claims_of_a_verdict_are_found() {
     let sums = disk.run().join(SUMS);
     let (old, new) = (shared_digest(VERDICT), Digest::of(&bytes).to_string());
     fs_err::write(&sums, fs_err::read_to_string(&sums).unwrap().replace(&old, &new)).unwrap();
-    says(&verify_raw(&disk), VERDICT, "verdict", "the claims come out differently");
+    says(&verify_raw(&disk), VERDICT, "verdict", "judging again gives other outcomes of claims");
 }
 
 fn shared_digest(name: &str) -> String {
@@ -159,7 +159,7 @@ fn an_edited_figure_is_found_by_recomputation() {
     let text = fs_err::read_to_string(disk.run().join(&name)).unwrap();
     reseal(&disk, &name, text.replacen("</svg>", "<!-- --></svg>", 1).as_bytes());
     let report = verify_raw(&disk);
-    says(&report, &name, "recompute", "the values give another figure");
+    says(&report, &name, "recompute", "the values give a different figure");
     let figures = report.problems.iter().filter(|problem| problem.kind == "recompute");
     assert_eq!(figures.count(), 1, "{report}");
 }

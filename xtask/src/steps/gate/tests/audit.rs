@@ -122,7 +122,7 @@ fn occupancy_lost_to_registers() {
     refuses("build", "preempt_yield_p1: 1 blocks per SM, budget 2", |e, _| {
         e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1;
     });
-    refuses("build", "yield: the device held 2 blocks per SM and the resources allow 1", |e, _| {
+    refuses("build", "yield: the device reported 2 blocks per SM, and the kernel's resources allow 1", |e, _| {
         e.build.as_mut().unwrap().kernels[4].blocks_per_sm = 1;
     });
     refuses("structure", "met by fewer blocks", |e, _| {
@@ -229,7 +229,7 @@ fn an_urgent_kernel_that_outgrows_its_reservation() {
         (kernel.registers, kernel.shared_bytes) = (registers, shared_bytes);
         find(&mut e.cells, BASELINE).record.configs[1].block = block;
     };
-    let words = "preempt_urgent outgrows the slot that a block of preempt_drain leaves";
+    let words = "preempt_urgent does not fit the slot that a block of preempt_drain leaves";
     let judged = |change: &dyn Fn(&mut Evidence)| {
         let (mut evidence, facts) = evidence();
         change(&mut evidence);
@@ -243,7 +243,7 @@ fn an_urgent_kernel_that_outgrows_its_reservation() {
         find(&mut e.cells, BASELINE).record.configs[1].shared_bytes = 228 * 1024;
     });
     assert_eq!(judged(&|e| urgent(e, 64, 8_192, 128)), "");
-    refuses("build", "what an SM of sm_75 holds is not known", |e, _| {
+    refuses("build", "the limits of an SM of sm_75 are not known", |e, _| {
         e.environment.device.arch = "sm_75".to_owned();
         e.build.as_mut().unwrap().kernels.iter_mut().for_each(|kernel| kernel.arch = "sm_75".to_owned());
     });

@@ -29,13 +29,13 @@ fn numerics() {
     refuses("numerics", "1 tiles disagree", |e, _| set_at(launches(e, YIELD), "wrong_tiles", 5, 1));
     refuses("numerics", "1 tiles were never written", |e, _| set_at(launches(e, YIELD), "unwritten_tiles", 0, 1));
     refuses("numerics", "1 urgent tiles disagree", |e, _| set_at(launches(e, YIELD), "urgent_wrong", 5, 1));
-    refuses("numerics", "missed the wrong element in 1 spoiled launches", |e, _| {
+    refuses("numerics", "missed the planted wrong element in 1 launches", |e, _| {
         set_at(launches(e, CALIBRATE), "wrong_tiles", 0, 0);
     });
     refuses("numerics", "poisoned_launches is 0", |e, _| {
         find(&mut e.cells, CALIBRATE).record.configs[1].mode = "calibrate".to_owned();
     });
-    refuses("numerics", "1 spoiled launches were measured", |e, _| {
+    refuses("numerics", "1 launches with a planted wrong element were counted", |e, _| {
         set_at(launches(e, CALIBRATE), "config", 9, 1);
         set_at(launches(e, CALIBRATE), "wrong_tiles", 9, 1);
     });
@@ -91,7 +91,7 @@ fn structure() {
 
 #[test]
 fn an_unsteady_clock_in_nvml_alone() {
-    refuses("clocks", "held down in 1 of", |e, _| {
+    refuses("clocks", "throttled in 1 of", |e, _| {
         let telemetry = e.telemetry.as_mut().unwrap();
         let mut bits = telemetry.opt_i64("throttle").unwrap().to_vec();
         bits[25] = Some(4);
@@ -116,9 +116,9 @@ fn an_unsteady_clock_in_band_alone() {
 #[test]
 fn a_weaker_clock_than_the_plan_requires() {
     refuses("clocks", "not locked", |e, _| e.plan.clocks = ClockClass::Locked);
-    refuses("clocks", "not put back", |e, _| e.environment.clocks.restored = Some(false));
-    refuses("clocks", "not put back", |e, _| e.environment.clocks.setter_calls = 1);
-    refuses("clocks", "not put back", |e, _| e.environment.clocks.mode = "lock".to_owned());
+    refuses("clocks", "not restored", |e, _| e.environment.clocks.restored = Some(false));
+    refuses("clocks", "not restored", |e, _| e.environment.clocks.setter_calls = 1);
+    refuses("clocks", "not restored", |e, _| e.environment.clocks.mode = "lock".to_owned());
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn clocks_that_an_observer_changed_or_a_lock_left() {
         ("lock", None, 0),
         ("lock", Some(false), 2),
     ] {
-        refuses("clocks", "not put back", |e, _| record(e, mode, restored, calls));
+        refuses("clocks", "not restored", |e, _| record(e, mode, restored, calls));
     }
 }
 
@@ -306,7 +306,7 @@ fn freshness_and_recompute() {
 #[test]
 fn claim_and_prediction_that_both_came_with_the_measured_commit() {
     let gate = gate_of("registration", ask(Registration::Same, |_| {}));
-    assert_eq!(gate.reason.matches("came with the measured commit itself").count(), 2, "{}", gate.reason);
+    assert_eq!(gate.reason.matches("was committed with the measured commit itself").count(), 2, "{}", gate.reason);
     let both = gate_of("registration", |_, f| f.history.as_mut().unwrap().registered.clear());
     assert!(both.reason.contains("claim T-1 is not in the history"), "{}", both.reason);
 }

@@ -138,7 +138,7 @@ fn failed(runtime: &DockerRuntime, dir: &Path, ended: &Ended) -> anyhow::Error {
         return fail(ExitCode::Environment, message, kind.remedy());
     }
     if ended.code == Some(NOT_OURS) {
-        return elsewhere(dir, "does not see what lies there");
+        return elsewhere(dir, "does not see the files there");
     }
     let denied = |words: &str| said.said.to_lowercase().contains(words);
     if ended.code == Some(NOT_WRITABLE) || denied("permission denied") || denied("read-only file system") {
@@ -150,7 +150,7 @@ fn failed(runtime: &DockerRuntime, dir: &Path, ended: &Ended) -> anyhow::Error {
         );
         return fail(ExitCode::Environment, message, cannot_write(dir));
     }
-    let what = format!("the first program in a container did not end well (exit code {code})");
+    let what = format!("the first program in a container failed (exit code {code})");
     fail(ExitCode::Environment, said.message(&what), said.kind.remedy())
 }
 
@@ -171,7 +171,7 @@ fn arrived(runtime: &DockerRuntime, dir: &Path, nonce: &str) -> Result<()> {
     let file = dir.join(MARK);
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     if text.trim() != nonce {
-        return Err(elsewhere(dir, "wrote there and ended well, and nothing arrived"));
+        return Err(elsewhere(dir, "wrote there and succeeded, but nothing arrived"));
     }
     let owner = file.metadata().with_context(|| format!("failed to look at {}", file.display()))?.uid();
     let ours = rustix::process::geteuid().as_raw();
