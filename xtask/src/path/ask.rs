@@ -10,14 +10,14 @@ use schema::plan::ProfileName;
 pub enum ProfileChoice {
     /// Seconds; never claims a p99.
     Smoke,
-    /// Enough to kick the tires.
+    /// Enough to see that everything works.
     Quick,
     /// What is published.
     Full,
 }
 
 impl ProfileChoice {
-    /// The plan's word for it.
+    /// Its name in a plan.
     #[must_use]
     pub fn name(self) -> ProfileName {
         match self {
@@ -31,9 +31,9 @@ impl ProfileChoice {
 /// What happens to the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockChoice {
-    /// Lock them for the run and put them back.
+    /// Lock them for the run and restore them.
     Lock,
-    /// Change nothing; watch.
+    /// Change nothing and only watch them.
     Observe,
 }
 

@@ -25,7 +25,7 @@ pub struct Context<'a> {
     journal: RefCell<Vec<Step>>,
 }
 
-/// What a step says of itself: whether its result was there already, and the digest of all it depended on.
+/// What a step reports of itself: whether its result was cached, and the digest of everything it depended on.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
     /// Whether nothing had to be done.
@@ -40,7 +40,7 @@ impl<'a> Context<'a> {
         Self { paths, ui, quiet, journal: RefCell::default() }
     }
 
-    /// Does a step and notes it; a step that fails is not noted.
+    /// Runs a step and records it; a step that fails is not recorded.
     ///
     /// # Errors
     /// The step's own.
@@ -54,7 +54,7 @@ impl<'a> Context<'a> {
         Ok(value)
     }
 
-    /// A step that only computes: its answer is kept in the file `answer` under its key.
+    /// A step that only computes: its answer is cached in the file `answer` under its key.
     ///
     /// # Errors
     /// The step's own, or when the answer cannot be kept.
@@ -81,7 +81,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The time now, in UTC and whole seconds, as records have it.
+/// The time now, in UTC and whole seconds, as records hold it.
 pub fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

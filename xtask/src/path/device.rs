@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 /// The oldest architecture that the kernels are written for.
 const OLDEST: (u32, u32) = (8, 0);
-/// Device files that a GPU's driver makes.
+/// Device files that the GPU driver creates.
 const DEVICE_NODE: &str = "/dev/nvidiactl";
 
 /// A device.
 #[derive(Clone)]
 pub struct Device {
-    /// As the harness is told it: a UUID, or `emulated`.
+    /// The name that the harness gets: a UUID, or `emulated`.
     pub selector: String,
-    /// As records name it: a hash of the UUID, or `emulated`.
+    /// The name in records: a hash of the UUID, or `emulated`.
     pub id: String,
     /// Lower-case name for run ids.
     pub slug: String,
@@ -31,7 +31,7 @@ pub struct Device {
     pub driver_cuda: Option<u32>,
     /// The GPU through NVML; absent on the emulated device.
     pub gpu: Option<Arc<NvmlGpu>>,
-    /// How it came to this device, in words.
+    /// Why this device was chosen, in words.
     pub why: String,
 }
 
@@ -122,8 +122,9 @@ fn gpu(choice: &GpuChoice, why: String) -> Result<Device> {
     })
 }
 
-/// CUDA must work and mean the same GPU before anything is built for it or its clocks are touched. Without a library here it may
-/// still be in the container that measures, whose harness says what it finds; of a slice, CUDA and NVML have different names.
+/// CUDA must work and mean the same GPU before anything is built for it or its clocks are touched. If this machine
+/// has no CUDA library, the container that measures may still have one, and the harness there reports what it finds.
+/// CUDA and NVML name a MIG slice differently.
 fn same_for_cuda(facts: &GpuFacts, cuda: &Cuda) -> Result<()> {
     if matches!(cuda, Cuda::Absent(_)) || facts.mig == Ok(true) {
         return Ok(());
@@ -135,8 +136,8 @@ fn same_for_cuda(facts: &GpuFacts, cuda: &Cuda) -> Result<()> {
     }
 }
 
-/// On a share of a GPU other users' work cannot be seen, and it takes its share of every number. A slice (MIG) is
-/// known as one, and no run on it passes the gate; where neither can be asked there may be either.
+/// On a vGPU, work of other users cannot be seen and distorts every number. A MIG slice is recognized, and no run on
+/// one passes the gate. If neither can be queried, the GPU may be either.
 fn not_shared(facts: &GpuFacts) -> Result<()> {
     const WHOLE: &str = "rent a whole GPU (bare metal or passed through); cargo xtask doctor";
     let unknown = |what: &str, error: &GpuError| {

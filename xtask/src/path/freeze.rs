@@ -118,7 +118,7 @@ fn parse_claims(path: &Path, text: &str) -> Result<ClaimFile> {
     Ok(file)
 }
 
-/// File, line and what was expected: what a person needs to mend a TOML file.
+/// File, line and what was expected: what a person needs to correct a TOML file.
 fn located(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
     format!("line {line}: {}", error.message())

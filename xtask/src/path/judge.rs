@@ -29,7 +29,7 @@ pub struct Judged {
     pub passed: bool,
 }
 
-/// Gates that rest on the repository's history, which a box with a bundle has not.
+/// Gates that need the repository's history, which a machine with a bundle lacks.
 const JUDGED_AT_HOME: [&str; 4] = ["source", "environment", "build", "registration"];
 
 /// Judges a sealed run against what this tree builds.
@@ -71,7 +71,7 @@ impl Judged {
     }
 }
 
-/// Whether a gate refuses for nothing but the absence of the repository's history: every reason has a remedy, and all the same.
+/// Whether a gate refuses only because the repository's history is missing: every reason has that remedy.
 fn only_history(gate: &GateResult) -> bool {
     !gate.passed && gate.remedy == IN_REPOSITORY
 }

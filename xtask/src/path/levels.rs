@@ -192,7 +192,7 @@ pub fn remeasured(device: &Device, passed: bool) -> Level {
     }
 }
 
-/// Says what was reached; the last line says whether anything was measured.
+/// Prints the level that was reached; the last line says whether anything was measured.
 pub fn say(ctx: &Context<'_>, levels: &Levels, judged: &Judged, emulated: bool) {
     let ui = ctx.ui;
     ui.done();

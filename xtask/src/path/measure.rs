@@ -36,7 +36,7 @@ use schema::{Digest, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest a harness may run; a silent one is ended much sooner.
+/// The longest a harness may run; one that prints nothing is ended much sooner.
 const DEADLINE: Duration = Duration::from_secs(4 * 3600);
 
 /// Optional step counters, after the sanitizer and before anything is measured.
@@ -179,7 +179,7 @@ pub fn seal_or_load(ctx: &Context<'_>, run: &Run, attempt: Option<Attempt>) -> R
     ctx.step("seal", work, |_| said)
 }
 
-/// A GPU that nobody uses, and the look at it before the run.
+/// Checks that nobody uses the GPU, and returns its state before the run.
 struct Resting {
     gpu: Arc<dyn Gpu>,
     before: Snapshot,
@@ -210,7 +210,7 @@ impl Harness<'_> {
 
     /// Measures on a GPU with the clocks held as asked and telemetry beside it.
     ///
-    /// `spoiled` becomes why the run may not be resumed: its GPU was lost, or the host slept.
+    /// `spoiled` is set to the reason why the run may not be resumed: its GPU was lost, or the host slept.
     fn on_gpu(
         &self,
         Resting { gpu, before }: &Resting,
@@ -266,7 +266,7 @@ impl Harness<'_> {
     }
 }
 
-/// An attempt that failed is closed; an interrupted one stays open, so that resuming goes on with it.
+/// An attempt that failed is closed; an interrupted one stays open, so that resuming continues it.
 fn ended(paths: &Paths, attempt: &Attempt, error: anyhow::Error) -> anyhow::Error {
     let code = code_of(&error);
     if attempt.outcome != OPEN || matches!(code, ExitCode::Interrupted | ExitCode::Terminated) {
@@ -279,7 +279,7 @@ fn ended(paths: &Paths, attempt: &Attempt, error: anyhow::Error) -> anyhow::Erro
     }
 }
 
-/// An attempt that had measured everything before it was killed launches nothing again.
+/// If an attempt had measured everything before it was killed, nothing is launched again.
 fn all_there(attempt: &Attempt, measured: &Measured) -> Result<()> {
     if attempt.outcome == OPEN || measured.resumed as usize == measured.cells.len() {
         return Ok(());

@@ -14,8 +14,8 @@ use schema::plan::ProfileName;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::{ExitCode, FORMAT};
 
-/// The plan and claims of an experiment, which the notebook must let run; smoke on the emulated device and full on a GPU,
-/// unless asked otherwise.
+/// The plan and claims of an experiment, if the notebook allows it to run. The profile is smoke on the emulated
+/// device and full on a GPU, unless asked otherwise.
 ///
 /// # Errors
 /// See [`freeze`], [`check_claims`] and [`permit`].
@@ -27,7 +27,7 @@ pub fn frozen(paths: &Paths, ask: &Reproduce, device: &Device) -> Result<Frozen>
     permit(frozen, &parse(&fs_err::read_to_string(paths.notebook())?)?, &ask.reopen, &ask.changed)
 }
 
-/// The experiment with the record of what it reopens, when the notebook lets it run.
+/// The experiment with the record of the closed work that it reopens, if the notebook allows it to run.
 ///
 /// # Errors
 /// Exit 15 for closed work whose changed condition is not named, a phase that no decision authorizes, and provenance that is

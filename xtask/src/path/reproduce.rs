@@ -15,7 +15,7 @@ use crate::steps::seal::Sealed;
 use anyhow::Result;
 use schema::build::BuildRecord;
 
-/// What a reproduction came to.
+/// The result of a reproduction.
 pub struct Reproduced {
     /// The run and the gate's judgement of it.
     pub judged: Judged,

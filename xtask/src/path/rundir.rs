@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The file that a run directory is begun with, after all others of its beginning.
+/// The last file that is written when a run directory is begun.
 const LAST: &str = "plan.toml";
 
 /// What a measurement depends on, by name.

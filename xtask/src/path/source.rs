@@ -22,7 +22,7 @@ pub struct Seen {
     pub clean: bool,
 }
 
-/// Looks at the source.
+/// Reads the state of the source.
 ///
 /// # Errors
 /// When git or a file fails, or a bundle is not what it was; exit 11 when Git LFS left a pointer in a source file's place.
@@ -46,7 +46,7 @@ pub fn look(paths: &Paths) -> Result<Seen> {
     }
 }
 
-/// What the manifest says of the source, from a look before the run and one after it.
+/// What the manifest says of the source, from its state before the run and after it.
 pub fn over_run(before: &Seen, after: &Seen) -> Source {
     Source {
         kind: before.kind.clone(),

@@ -21,7 +21,7 @@ use schema::events::EventsRecord;
 use schema::{Digest, ExitCode, FORMAT};
 use std::collections::BTreeMap;
 
-/// What is left for the notebook's entries and the rendered Markdown that follow a publication.
+/// Bytes reserved for the notebook's entries and the rendered Markdown that follow a publication.
 const HEADROOM_BYTES: u64 = 64 << 10;
 
 /// The events of a run, which leave the tree.
@@ -36,7 +36,7 @@ pub struct Leaving {
 /// Chooses what must leave for `staged`, paths and bytes of a publication, to fit into `limit`. Nothing is removed yet.
 ///
 /// # Errors
-/// Exit 15 when it does not fit whatever leaves, or the commit checked out does not hold what would leave.
+/// Exit 15 when it does not fit even without these events, or the commit that is checked out does not hold them.
 pub(super) fn choose(paths: &Paths, passed: &Passed, staged: (&[String], u64), limit: u64) -> Result<Vec<Leaving>> {
     let Some(git) = Git::at(paths.root())? else {
         let message = "there is no git repository here, which would hold what is published".to_owned();
@@ -77,7 +77,8 @@ pub(super) fn choose(paths: &Paths, passed: &Passed, staged: (&[String], u64), l
     Ok(leaving)
 }
 
-/// Writes each record, then takes the events away: all of a run's at once, so that an interruption leaves no part of them.
+/// Writes each record, then removes the events: all of a run's at once, so that an interruption leaves no part of
+/// them.
 pub(super) fn carry_out(paths: &Paths, leaving: &[Leaving]) -> Result<()> {
     let away = tempfile::Builder::new().prefix("left-").tempdir_in(paths.state())?;
     for Leaving { run, record } in leaving {
@@ -107,7 +108,7 @@ fn superseded(paths: &Paths, passed: &Passed) -> Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-/// The commit must hold the events as they were sealed, and the tree nothing of them that it does not hold.
+/// The commit must hold the events as they were sealed, and the tree must hold no events that the commit lacks.
 fn refuse_unless_held(paths: &Paths, git: &Git, commit: &str, run: &str) -> Result<()> {
     let folder = folder_name(run);
     let refuse = |why: String| {

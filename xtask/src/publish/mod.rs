@@ -45,7 +45,7 @@ pub struct Written {
     pub already: bool,
     /// What to type next.
     pub next: Vec<String>,
-    /// With what a stranger checks it, without Assay.
+    /// The commands with which a stranger checks it, without Assay.
     pub check: Vec<String>,
     /// The key that signed it; absent when none did.
     pub signer: Option<Signer>,
@@ -100,7 +100,8 @@ fn publish_within(paths: &Paths, passed: &Passed, key: Option<&SigningKey>, limi
     Ok(Written { run, paths: written, bytes: staged.bytes, left, already, next, check, signer })
 }
 
-/// What the notebook withdrew, or records as lacking provenance, since it was measured.
+/// Reasons not to publish that the notebook gained since the run was measured: withdrawals, or provenance recorded as
+/// missing.
 fn refuse_barred(paths: &Paths, passed: &Passed) -> Result<()> {
     let notebook = parse(&files::read_text(&paths.notebook())?)?;
     let evidence = passed.judged().evidence();
@@ -167,7 +168,8 @@ fn move_into_place(paths: &Paths, run: &str, stage: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves a file or folder. What lies there without a manifest was left by a publication that did not end.
+/// Moves a file or folder. Files at the destination without a manifest were left by an interrupted publication and
+/// are replaced.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     remove(to)?;
     if let Some(parent) = to.parent() {

@@ -82,7 +82,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The sums name everything staged so far; no sums name themselves.
+    /// The sums list everything staged so far, but not the files of sums themselves.
     fn add_sums(&mut self, passed: &Passed) -> Result<()> {
         let manifest = passed.judged().sealed().manifest();
         let run = &manifest.predicate.run;

@@ -13,9 +13,11 @@ use schema::{Digest, ExitCode};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// Opens an attempt, or takes up the one that this run already holds open, or had measured when it was killed before its seal.
+/// Opens an attempt, or continues the one that this run holds open, or that had measured when it was killed before
+/// sealing.
 ///
-/// Attempts of other runs still open are marked `abandoned`: whoever held them ended without a word.
+/// Attempts of other runs that are still open are marked `abandoned`: their process ended without recording an
+/// outcome.
 ///
 /// # Errors
 /// When the chain does not hold, or cannot be written.

@@ -88,8 +88,8 @@ pub fn of_run(
     Ok(Some(history))
 }
 
-/// The version of the rules as of a commit: the highest that its tree or that of an ancestor names, so that setting the number
-/// back gains nobody older rules.
+/// The version of the rules as of a commit: the highest that its tree or an ancestor's names, so that setting the
+/// number back does not bring older rules.
 ///
 /// # Errors
 /// When git fails, or the file ever held something else than a version.
@@ -102,7 +102,7 @@ pub fn rules_of(git: &Git, commit: &str) -> Result<u32> {
     Ok(highest)
 }
 
-/// Whether a plan file gives this very plan: its profile, whole, and some of its phases.
+/// Whether a plan file freezes to exactly this plan: one profile, whole, and some of its phases.
 fn freezes_to(text: &str, plan: &Plan) -> bool {
     PlanFile::parse(text).and_then(|file| file.freeze(plan.profile_name, &plan.phases)).is_ok_and(|ours| ours == *plan)
 }
@@ -164,8 +164,8 @@ fn versions(git: &Git, commit: &str, path: &str) -> Result<Vec<(String, Option<S
     commits.into_iter().map(|commit| git.file_at(&commit, path).map(|text| (commit, text))).collect()
 }
 
-/// The commit since which, without a break, what the file holds has been so. Rewriting an entry and the chain behind it is
-/// such a break.
+/// The commit since which the file has held this content without interruption. Rewriting an entry and the chain
+/// behind it counts as an interruption.
 fn since<T>(versions: &[(String, Option<T>)], holds: impl Fn(&T) -> bool) -> Option<String> {
     let unbroken = versions.iter().take_while(|(_, version)| version.as_ref().is_some_and(&holds));
     unbroken.last().map(|(commit, _)| commit.clone())

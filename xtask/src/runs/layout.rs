@@ -100,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// The path of a detached file, at hand or not.
+    /// The path of a detached file, whether or not it is there.
     #[must_use]
     pub fn detached_path(&self, name: &str) -> PathBuf {
         match self {

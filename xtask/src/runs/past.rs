@@ -43,7 +43,7 @@ pub fn folder_name(run: &str) -> String {
     format!("results/events/{run}")
 }
 
-/// What a stranger types to have the events of a superseded run in the tree again.
+/// The command that brings the events of a superseded run back into the tree.
 #[must_use]
 pub fn restored_by(run: &str, commit: &str) -> String {
     format!("git checkout {commit} -- {}", folder_name(run))
