@@ -248,7 +248,7 @@ fn an_index_that_promises_what_cannot_be_is_refused() {
     let archive = builder.into_inner().unwrap();
     let home = forged(&archive, &[("a", b"x")]);
     pack::unpack(&Home::new().paths(), &home.parts()).unwrap();
-    forged(&archive, &[("a", b"x"), ("A", b"x")]).refused(&["cannot lie beside each other"]);
+    forged(&archive, &[("a", b"x"), ("A", b"x")]).refused(&["cannot both exist"]);
     forged(&archive, &[("a", &vec![0; archive.len() + 1])]).refused(&["larger than its parts"]);
     let index = home.parts().join(format!("{RUN}.pack.json"));
     let text = std::fs::read_to_string(&index).unwrap();

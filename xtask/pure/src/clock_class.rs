@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn every_other_reason_refuses_known_or_not() {
         for bit in 2..16 {
-            check(&[STEADY], &with(|row| row.throttle = Some(1 << bit)), Some(1980), ClockClass::Unsteady, "held down");
+            check(&[STEADY], &with(|row| row.throttle = Some(1 << bit)), Some(1980), ClockClass::Unsteady, "throttled");
         }
         check(&[STEADY], &with(|row| row.throttle = Some(4)), None, ClockClass::Unsteady, "power cap");
     }

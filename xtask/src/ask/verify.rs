@@ -99,7 +99,7 @@ impl Report {
         self.problems.push(Problem { path: path.into(), kind: kind.to_owned(), detail: detail.into() });
     }
 
-    /// A problem with the reason that an error gives: of this kind, unless the machine kept us from looking.
+    /// A problem of this kind with the reason that an error gives, unless this machine could not read the file.
     fn fault(&mut self, path: impl Into<String>, kind: &str, error: &anyhow::Error) {
         self.problem(path, if of_the_machine(error) { UNREADABLE } else { kind }, format!("{error:#}"));
     }

@@ -51,7 +51,7 @@ pub struct BuildContext<'a> {
     pub offline: bool,
     /// How many compilers run at once.
     pub jobs: usize,
-    /// Told of each piece of work when it is done: how many are, of how many, and its name.
+    /// Called after each piece of work: how many are done, of how many, and its name.
     pub progress: &'a (dyn Fn(usize, usize, &str) + Sync),
     /// The experiment whose kernels are compiled and whose sources name the build; absent for all of them.
     pub experiment: Option<String>,
@@ -174,8 +174,8 @@ pub fn of_this_tree(paths: &Paths, experiment: Option<&str>) -> Result<Option<Bu
     }))
 }
 
-/// The kernels of this tree for `ctx.archs`, compiled without the harness and held to no budget: what SASS the tree builds to.
-/// Nothing is kept of it but the answer, which is taken from a cache while sources and toolkit are the same.
+/// The SASS that this tree builds for `ctx.archs`, compiled without the harness and without checking budgets. Only
+/// the answer is kept, in a cache, while sources and toolkit are the same.
 ///
 /// # Errors
 /// Exit 12 when a compiler fails or flavors differ in SASS.
@@ -210,7 +210,7 @@ pub fn to_json(record: &BuildRecord) -> serde_json::Value {
     })
 }
 
-/// What a person must know of a build that holds: advice of the compiler, and paths that make its bytes this machine's own.
+/// Notes on a successful build: advice of the compiler, and paths that make its bytes specific to this machine.
 #[must_use]
 pub fn notes(record: &BuildRecord) -> Vec<String> {
     let advice = record.advisories.iter().map(|said| {

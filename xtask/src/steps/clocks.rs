@@ -75,7 +75,7 @@ pub struct ProvenLock {
     pub notes: Vec<String>,
 }
 
-/// Runs `body` with the clocks held as `mode` says, and puts them back whether it succeeds, fails or panics.
+/// Runs `body` with the clocks held as `mode` says, and restores them whether it succeeds, fails or panics.
 ///
 /// # Errors
 /// The body's error, the clocks' error, or both in one message; the body's exit code first.
@@ -99,7 +99,7 @@ pub fn no_clocks() -> ClockRecord {
     record("none", 0)
 }
 
-/// Puts back what a killed holder left, if anything; gives the setter calls made. Not for observing.
+/// Restores clocks that a killed holder left locked, if any; returns the number of setter calls. Not for observing.
 ///
 /// # Errors
 /// When a living process holds the clocks, or they cannot be put back.
@@ -176,7 +176,7 @@ fn locked<T>(
     }
 }
 
-/// A holder that died before it restored leaves its lease: one more child puts the clocks back.
+/// A holder that died before it restored leaves its lease; then one more child restores the clocks.
 fn put_back_after(context: &ClockContext<'_>, error: anyhow::Error) -> Result<(u32, Option<String>)> {
     match repair(&context.hold) {
         Ok(Some(calls)) => Ok((calls, Some(format!("{error:#}; another child restored the clocks")))),
@@ -184,7 +184,8 @@ fn put_back_after(context: &ClockContext<'_>, error: anyhow::Error) -> Result<(u
     }
 }
 
-/// Without persistence the driver forgets a lock when its last client goes; the holder stays one until it has restored.
+/// Without persistence mode the driver drops a lock when its last client closes the GPU, so the holder keeps it open
+/// until it has restored.
 fn persistence_note(gpu: &dyn Gpu) -> Option<String> {
     let off = gpu.persistence() == Ok(false);
     off.then(|| "persistence mode is off: the lock lasted as long as its holder had the GPU open".to_owned())

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// The report's name in the step's folder, and in a run's `counters/`.
 const REPORT: &str = "counters.json";
-/// Some seconds are usual: a kernel runs once for each handful of counters.
+/// A program usually takes some seconds: a kernel runs once for each handful of counters.
 const DEADLINE: Duration = Duration::from_secs(60);
 const SHORT_DEADLINE: Duration = Duration::from_secs(20);
 /// The load on the whole GPU, where occupancy and stalls are those of a full grid.
@@ -116,7 +116,8 @@ pub fn count(ctx: &Context<'_>, runtime: &dyn Runtime, program: &Program, progra
     keep(report, key, dir)
 }
 
-/// A report whose every log still says the same. One of counters that could not be read is not kept: that may have changed.
+/// A report all of whose logs still say the same. If counters could not be read, the answer is not cached, since that
+/// may have changed.
 fn kept(dir: &Path) -> Option<CounterReport> {
     let report: CounterReport = serde_json::from_slice(&read_plain(&dir.join(REPORT)).ok()?).ok()?;
     let log = |name: &str| {
@@ -218,7 +219,8 @@ impl Session<'_> {
         Ok(CountedProgram { program: name.to_owned(), not_counted, log, launches: launches.unwrap_or_default() })
     }
 
-    /// The log's launches, when the program also ended as it does without a profiler; else why they count for nothing.
+    /// The launches in the log, if the program also ended as it does without a profiler; otherwise the reason why
+    /// they do not count.
     fn judge(&self, name: &str, ended: &Ended, nonce: &str, log: &str) -> Result<Vec<CountedLaunch>, String> {
         if ended.timed_out {
             return Err("killed at its deadline".to_owned());

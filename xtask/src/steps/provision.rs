@@ -111,7 +111,8 @@ fn provision_on(paths: &Paths, options: &ProvisionOptions, machine: &Machine) ->
     Ok(done)
 }
 
-/// Docker if it can be had, else where we are; what was refused for its bytes is never replaced by something else.
+/// Docker if it is available, otherwise this machine. What was refused because its bytes are wrong is never replaced
+/// by something else.
 fn automatic(paths: &Paths, options: &ProvisionOptions, machine: &Machine) -> Result<Provisioned> {
     let why_not = match image::provision(paths, options, machine, "an engine answers and a base is at hand") {
         Ok(done) => return Ok(done),

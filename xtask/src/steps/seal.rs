@@ -93,7 +93,7 @@ impl Sealed {
     }
 }
 
-/// What makes a manifest one that was not sealed in this directory; its run's name becomes a path when it is published.
+/// Every reason why a manifest was not sealed in this directory; its run's name becomes a path when it is published.
 fn not_ours(dir: &Path, manifest: &Manifest, bytes: &[u8]) -> Option<&'static str> {
     let detached = manifest.predicate.detached.iter().map(|file| file.name.as_str());
     let expected = manifest.subject.iter().map(|subject| subject.name.as_str()).filter(|name| is_detached(name));

@@ -199,7 +199,7 @@ fn what_a_verdict_recorded_of_history_is_what_history_holds() {
     reseal_manifest(&disk, &fs_err::read_to_string(disk.run().join(MANIFEST)).unwrap());
     let report = verify_raw(&disk);
     names(&report, VERDICT);
-    assert!(report.problems.len() == 1 && report.problems[0].detail.contains("something else of this"), "{report}");
+    assert!(report.problems.len() == 1 && report.problems[0].detail.contains("is not what git shows"), "{report}");
 }
 
 #[test]

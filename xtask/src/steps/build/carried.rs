@@ -103,7 +103,7 @@ fn nothing_extra(root: &Path, record: &BundleRecord) -> Result<()> {
     Ok(())
 }
 
-/// The bundle's record and the build's record must tell the same story.
+/// The bundle's record and the build's record must agree.
 fn check_agreement(bundle: &BundleRecord, record: &BuildRecord) -> Result<()> {
     let digest_of = |path: &str| bundle.files.get(&format!("{CARRIED}/{path}")).map(|facts| facts.sha256);
     let cubins = record.cubins.iter().find(|cubin| digest_of(&cubin.path) != Some(cubin.sha256));

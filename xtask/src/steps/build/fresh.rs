@@ -21,7 +21,8 @@ pub(super) struct Sources {
 const AT_THE_ROOT: [&str; 4] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"];
 
 impl Sources {
-    /// Looks at the workspace's own packages, and forgets what `target` holds of them unless it was made of these very bytes.
+    /// Compares the workspace's own packages with those that `target` was built from, and removes their build
+    /// products unless the bytes are the same.
     ///
     /// # Errors
     /// When a file cannot be read or removed.
@@ -40,7 +41,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// The build went well: what `target` holds is of these sources, unless they changed meanwhile.
+    /// Records after a successful build that `target` holds these sources, unless they changed meanwhile.
     ///
     /// # Errors
     /// When they cannot be read again, or that cannot be written down.

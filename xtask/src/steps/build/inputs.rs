@@ -38,7 +38,7 @@ struct Key<'a> {
 }
 
 impl Inputs {
-    /// Reads the sources of one experiment, or of all: what another one's kernels or crate hold changes nothing here.
+    /// Reads the sources of one experiment, or of all; the kernels and crates of other experiments do not matter.
     pub(super) fn read(paths: &Paths, experiment: Option<&str>) -> Result<Self> {
         let kernels = Self::read_kernels(paths, experiment)?;
         let digest = Digest::of(serde_json::to_vec(&(kernels.digest, harness_sources(paths, experiment)?))?);

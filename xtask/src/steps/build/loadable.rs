@@ -10,8 +10,8 @@ use pure::sass;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeSet;
 
-/// Refuses a build that does not hold, for this very architecture, cubins of both flavors whose bytes are of it, made by a
-/// compiler that the driver is not too old for. `driver_cuda` is the newest CUDA that the driver runs, where it is known.
+/// Refuses a build unless it holds cubins of both flavors for exactly this architecture, whose bytes are for it, made
+/// by a compiler that the driver is not too old for. `driver_cuda` is the newest CUDA that the driver runs, if known.
 ///
 /// # Errors
 /// Exit 12, naming the file and both architectures, or 11, naming both versions.

@@ -108,7 +108,7 @@ impl Fresh {
         Ok(Built { cached: false, ..load(&dir)? })
     }
 
-    /// Keeps what a failed build left, for its logs; the one before it goes.
+    /// Keeps the folder of a failed build for its logs, in place of the one before it.
     pub(super) fn keep_failed(self) -> Result<PathBuf> {
         let kept = self.root.join("failed");
         if files::exists(&kept) {

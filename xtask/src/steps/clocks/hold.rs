@@ -105,7 +105,7 @@ fn open(args: &HoldArgs) -> Result<NvmlGpu> {
         .map_err(|error| fail(ExitCode::Environment, format!("failed to open {}: {error}", args.gpu), DOCTOR))
 }
 
-/// Says an error that came before any lock, so that the parent has its code and remedy, and passes it on.
+/// Prints an error that came before any lock, so that the parent has its exit code and remedy, and returns it.
 fn refuse(error: anyhow::Error, setter_calls: u32, out: &mut dyn Write) -> Result<()> {
     let remedy = remedy_of(&error).unwrap_or_default().to_owned();
     let refused = Said::Refused { code: code_of(&error), message: format!("{error:#}"), remedy, setter_calls };
@@ -244,7 +244,7 @@ impl<'a> Held<'a> {
         answer.is_ok()
     }
 
-    /// Resets; says what could not be. The lease stays while anything may still be locked.
+    /// Resets both locks; returns what could not be reset. The lease stays while anything may still be locked.
     fn release(mut self) -> Vec<String> {
         self.released = true;
         let mut problems = self.reset();
@@ -281,7 +281,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A refused order changed nothing; one that failed otherwise may have.
+/// A call that was refused changed nothing; one that failed otherwise may have.
 fn may_have_changed(answer: &Answer<()>) -> bool {
     !matches!(answer, Err(GpuError::NoPermission | GpuError::Unsupported))
 }

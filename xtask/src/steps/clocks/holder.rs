@@ -86,7 +86,7 @@ impl Held {
     /// Starts a child that locks `mhz`.
     ///
     /// # Errors
-    /// When it cannot be started, is not let, or does not answer. Nothing stays locked then.
+    /// When it cannot be started, is not permitted, or does not answer. Nothing stays locked then.
     pub fn start(command: &HoldCommand, gpu: &str, mhz: u32) -> Result<(Self, Lock)> {
         let mut conversation = command.spawn(gpu, &["--mhz".to_owned(), mhz.to_string()])?;
         let lock = match conversation.lock_answer() {
@@ -109,7 +109,7 @@ impl Held {
         conversation.lock_answer()
     }
 
-    /// Lets go and waits until the child has restored; gives the setter calls in all.
+    /// Ends the hold and waits until the child has restored the clocks; returns all setter calls.
     ///
     /// # Errors
     /// When it could not restore, or died before.
@@ -126,7 +126,7 @@ impl Drop for Held {
     }
 }
 
-/// Lets go of every lock of this process. For the way out after an interruption; what it cannot restore, it says.
+/// Ends every hold of this process, after an interruption. Prints what cannot be restored.
 pub fn restore_all() -> Vec<anyhow::Error> {
     let all = std::mem::take(&mut *everything());
     all.iter().filter_map(|held| end(held).err()).collect()
@@ -135,12 +135,12 @@ pub fn restore_all() -> Vec<anyhow::Error> {
 /// Resets both locks of `gpu` through a root child and removes the lease; gives the setter calls made.
 ///
 /// # Errors
-/// When it is not let, cannot, or a living process holds the lease.
+/// When it is not permitted, fails, or a living process holds the lease.
 pub fn restore_by_child(command: &HoldCommand, gpu: &str) -> Result<u32> {
     command.spawn(gpu, &["--restore".to_owned()])?.finish()
 }
 
-/// An error, and beside it the one met while putting the clocks back.
+/// An error, with one met while restoring the clocks.
 pub(super) fn both(error: anyhow::Error, restore: Option<anyhow::Error>) -> anyhow::Error {
     match restore {
         None => error,
@@ -166,7 +166,7 @@ struct Conversation {
     stdin: Option<PipeWriter>,
     lines: Receiver<Said>,
     sudo: bool,
-    /// Whether it ever said a line: one that did not, and is gone, has locked nothing or left a lease.
+    /// Whether it ever printed a line: a child that did not, and is gone, has locked nothing, or left a lease.
     spoke: bool,
 }
 

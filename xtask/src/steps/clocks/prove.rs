@@ -79,7 +79,7 @@ pub fn try_clock(gpu: &dyn Gpu, load: &dyn Load, asked_mhz: u32) -> Result<Trial
     Ok(judge(asked_mhz, &windows, gpu.power_cap_mw().ok()))
 }
 
-/// Judges the windows of a burn. The first third is the way up, and is not looked at.
+/// Judges the windows of a burn. The first third, while the clock rises, is not judged.
 #[must_use]
 pub fn judge(asked_mhz: u32, windows: &[Window], power_cap_mw: Option<u32>) -> Trial {
     let judged = &windows[windows.len() / 3..];
@@ -147,7 +147,7 @@ fn lowest(windows: &[Window]) -> Option<f64> {
 
 /// The highest of `clocks` (ascending) that holds, and what it showed; `None` when none does.
 ///
-/// The highest is tried first, and where it sags to next; between what held and what did not, the middle.
+/// The highest is tried first, then the one to which it sags, then the middle between what held and what did not.
 ///
 /// # Errors
 /// When a trial cannot be made.

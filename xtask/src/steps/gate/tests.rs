@@ -58,7 +58,7 @@ fn source() {
     refuses("source", "changed while", |e, _| e.manifest.predicate.source.digest_after = Digest::of(b"x"));
     refuses("source", "no commit", |e, _| e.manifest.predicate.source.commit = None);
     refuses("source", "unknown commit", |_, f| f.history.as_mut().unwrap().known = false);
-    refuses("source", "no ancestor", |_, f| f.history.as_mut().unwrap().in_history = false);
+    refuses("source", "not an ancestor", |_, f| f.history.as_mut().unwrap().in_history = false);
     refuses("source", "no git history", |_, f| f.history = None);
     refuses("source", "is not what commit", |_, f| {
         f.history.as_mut().unwrap().source = Some(Digest::of("another tree"))

@@ -326,7 +326,7 @@ fn a_gpu_that_may_not_be_opened_inside_is_refused_before_any_work() {
         check_refused("run ", script, true, "may not be opened from a container", "no-cgroups");
     }
     let lost = "echo 'Failed to initialize NVML: Unknown Error'; exit 255";
-    check_refused("run ", lost, true, "any more", "daemon-reload");
+    check_refused("run ", lost, true, "or no longer", "daemon-reload");
 }
 
 #[test]
