@@ -69,7 +69,7 @@ fn the_power_reading_is_named() {
 
 #[test]
 fn structure() {
-    refuses("structure", "not execute exactly their tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
+    refuses("structure", "not execute exactly the tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
     refuses("structure", "not executed exactly once", |e, _| set_at(launches(e, YIELD), "not_once", 5, 1));
     refuses("structure", "urgent tasks requested", |e, _| set_at(launches(e, YIELD), "urgent_executed", 5, 499));
     refuses("structure", "urgent tasks were not executed", |e, _| set_at(launches(e, YIELD), "urgent_not_once", 5, 1));
