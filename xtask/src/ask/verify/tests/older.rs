@@ -198,7 +198,8 @@ fn a_run_of_older_rules_is_not_published_by_a_tree_of_newer_ones() {
 /// Provenance statements are younger than the first rules.
 #[test]
 fn a_provenance_from_before_there_was_any_is_not_missed() {
-    let (disk, _) = published_older();
+    let (disk, judged) = older();
+    publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
     let name = format!("manifests/{RUN}.provenance.json");
     fs_err::remove_file(disk.root.path().join(&name)).unwrap();
     let sums = disk.paths.manifests().join(format!("{RUN}.SHA256SUMS"));
@@ -206,6 +207,9 @@ fn a_provenance_from_before_there_was_any_is_not_missed() {
     let without: String = text.lines().filter(|line| !line.ends_with(&name)).map(|line| format!("{line}\n")).collect();
     assert_ne!(without, text);
     fs_err::write(&sums, without).unwrap();
+    disk.commit();
+    disk.put(pure::gate::rules::FILE, &format!("{}\n", rules()));
+    disk.commit();
     let report = verify(&disk.paths, &[]).unwrap();
     assert!(report.ok && report.notes.iter().any(|note| note.contains("no provenance statement")), "{report}");
 }
