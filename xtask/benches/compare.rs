@@ -49,10 +49,7 @@ struct Split {
 fn split(run: &Evidence, name: &str) -> Split {
     let cells: Vec<CellData> = run.cells.iter().map(|cell| cell.data.clone()).collect();
     let (one, other) = halves(&cells, name).expect("cells have launches");
-    let rows = |cells: &[CellData]| {
-        let slots = &run.environment.device.slots;
-        summarize_drawn(&run.plan, slots, name, cells, Tails::All).expect("a half sums up")
-    };
+    let rows = |cells: &[CellData]| summarize_drawn(&run.contract, name, cells, Tails::All).expect("a half sums up");
     let (one, other) = (rows(&one), rows(&other));
     let plain = compare_rows(&one, &other, &run.plan.compare);
     let shifted: Vec<Drawn> = other

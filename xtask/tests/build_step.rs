@@ -276,6 +276,7 @@ fn with_context<T>(
         offline: true,
         jobs: 2,
         progress: &|_, _, _| {},
+        experiment: None,
     };
     work(&ctx, &runtime)
 }
@@ -324,7 +325,7 @@ fn a_tree_finds_only_what_was_built_of_it() {
     let Some(checkout) = Checkout::new() else { return };
     checkout.write("docker/toolkit.lock", "lock");
     let paths = Paths::new(checkout.dir.path());
-    let of_this_tree = || build::of_this_tree(&paths).unwrap().map(|record| record.kernels);
+    let of_this_tree = || build::of_this_tree(&paths, None).unwrap().map(|record| record.kernels);
     assert_eq!(of_this_tree(), None);
     let first = checkout.build().unwrap().record.kernels;
     assert_eq!(of_this_tree(), Some(first.clone()));

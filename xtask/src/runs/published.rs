@@ -256,7 +256,8 @@ mod tests {
         let name = format!("results/events/{RUN}/{REOPENED}");
         disk.put(&name, "format = 1\n\n[[reopened]]\nentry = \"C-001\"\nchanged = \"two producers\"\n");
         let text = results_region(&runs(&disk.paths).unwrap(), &[]);
-        assert_eq!(text.matches("**reopens C-001: two producers**").count(), text.matches("\n|---|").count());
+        let told = text.find("**reopens C-001: two producers**").unwrap();
+        assert!(told < text.find("\n|---|").unwrap(), "{text}");
         disk.put(&name, "format = 1\n");
         assert!(runs(&disk.paths).unwrap_err().to_string().contains(REOPENED));
         disk.put(&name, "format = 1\nreopened = []\n");

@@ -3,7 +3,7 @@
 //! Nothing is launched on a device here: the harness only opens it, since the cells follow from what it holds.
 
 use super::sanitize::Program;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use host::container::{Runtime, Task};
 use host::failure::{Failure, fail};
 use host::files;
@@ -83,8 +83,8 @@ fn asked(runtime: &dyn Runtime, program: &Program, run_dir: &Path) -> Result<Vec
         Some(0) => {
             let line = ended.stdout.lines().find(|line| line.starts_with('{'));
             let line = line.context("it printed none").map_err(|error| unusable(&error.to_string()))?;
-            let mut bytes = serde_json::to_vec_pretty(&serde_json::from_str::<serde_json::Value>(line)?)?;
-            ensure!(!bytes.is_empty(), "an empty contract");
+            let value: serde_json::Value = serde_json::from_str(line).map_err(|error| unusable(&error.to_string()))?;
+            let mut bytes = serde_json::to_vec_pretty(&value)?;
             bytes.push(b'\n');
             Ok(bytes)
         }
@@ -102,4 +102,113 @@ fn asked(runtime: &dyn Runtime, program: &Program, run_dir: &Path) -> Result<Vec
 fn unusable(why: &str) -> anyhow::Error {
     let message = format!("there is no contract for this run: {why}");
     fail(ExitCode::Measurement, message, "cargo xtask build, then cargo xtask reproduce --fresh")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::failure::{code_of, remedy_of};
+    use host::process::Ended;
+    use pure::trial::synthetic;
+    use schema::plan::ProfileName;
+
+    /// A harness that prints this and ends so.
+    struct Fake {
+        stdout: String,
+        stderr: &'static str,
+        code: Option<i32>,
+    }
+
+    impl Runtime for Fake {
+        fn name(&self) -> &'static str {
+            "fake"
+        }
+
+        fn run(&self, task: &Task, _: &mut dyn FnMut(&str)) -> Result<Ended> {
+            assert_eq!(task.args[0], "describe");
+            let (stdout, stderr) = (self.stdout.clone(), self.stderr.to_owned());
+            Ok(Ended { code: self.code, timed_out: self.code.is_none(), stdout, stderr })
+        }
+    }
+
+    fn contract() -> Contract {
+        synthetic::contract(&synthetic::plan(ProfileName::Smoke, 40))
+    }
+
+    fn prints(stdout: impl Into<String>) -> Fake {
+        Fake { stdout: stdout.into(), stderr: "", code: Some(0) }
+    }
+
+    fn says(contract: &Contract) -> Fake {
+        prints(serde_json::to_string(contract).unwrap() + "\n")
+    }
+
+    fn ask(fake: &Fake, run_dir: &Path) -> Result<Frozen> {
+        let program = Program {
+            harness: "/build/bin/harness".into(),
+            harness_digest: Digest::of("harness"),
+            cubins: "/build".into(),
+            plan: run_dir.join("plan.toml"),
+            kernels: vec![],
+            built: vec![],
+            arch: "sm_90".into(),
+            device: "emulated".into(),
+        };
+        describe(fake, &program, "preempt", run_dir)
+    }
+
+    fn refused(fake: &Fake, code: ExitCode, words: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let error = ask(fake, dir.path()).unwrap_err();
+        assert!(code_of(&error) == code && error.to_string().contains(words), "{words}: {error:#}");
+        assert!(remedy_of(&error).is_some_and(|remedy| remedy.contains("cargo xtask")), "{error:#}");
+        assert!(!dir.path().join(CONTRACT).exists(), "nothing is frozen");
+    }
+
+    #[test]
+    fn a_contract_is_frozen_byte_for_byte_and_a_second_call_keeps_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let frozen = ask(&says(&contract()), dir.path()).unwrap();
+        let bytes = files::read_plain(&dir.path().join(CONTRACT)).unwrap();
+        assert_eq!((frozen.digest, bytes.last()), (Digest::of(&bytes), Some(&b'\n')));
+        assert_eq!(load(dir.path()).unwrap(), frozen.contract);
+        let beside = prints(format!("a word from the driver\n{}\n", serde_json::to_string(&contract()).unwrap()));
+        assert_eq!(ask(&beside, dir.path()).unwrap(), frozen);
+    }
+
+    #[test]
+    fn what_is_no_contract_is_refused() {
+        refused(&prints(""), ExitCode::Measurement, "it printed none");
+        refused(&prints("no contract\n"), ExitCode::Measurement, "it printed none");
+        refused(&prints("{\"format\": 1, \n"), ExitCode::Measurement, "there is no contract for this run");
+        refused(&prints("{}\n"), ExitCode::Measurement, "there is no contract for this run");
+        let newer = Contract { format: 2, ..contract() };
+        refused(&says(&newer), ExitCode::Measurement, "format 2");
+        let weaker = Contract { programs: Vec::new(), ..contract() };
+        refused(&says(&weaker), ExitCode::Measurement, "no sanitizer program is named");
+        let other = Contract { experiment: "other".to_owned(), ..contract() };
+        refused(&says(&other), ExitCode::Measurement, "it is of experiment \"other\"");
+    }
+
+    #[test]
+    fn a_harness_that_ends_badly_is_refused_with_its_last_word() {
+        let ends = |code| Fake { stderr: "first\nk is 65, and a tile has 64\n\n", code, ..says(&contract()) };
+        let words = "the experiment's code refuses the plan: k is 65, and a tile has 64";
+        refused(&ends(Some(ExitCode::Config.status())), ExitCode::Config, words);
+        refused(&ends(Some(101)), ExitCode::Measurement, "k is 65, and a tile has 64");
+        refused(&ends(None), ExitCode::Measurement, "its device did not answer");
+    }
+
+    #[test]
+    fn a_run_does_not_go_on_with_another_contract() {
+        let dir = tempfile::tempdir().unwrap();
+        ask(&says(&contract()), dir.path()).unwrap();
+        let before = files::read_plain(&dir.path().join(CONTRACT)).unwrap();
+        let mut other = contract();
+        other.cells[1].expects.events += 1;
+        let error = ask(&says(&other), dir.path()).unwrap_err();
+        assert_eq!(code_of(&error), ExitCode::Measurement);
+        assert!(error.to_string().contains("is not what this harness asks of the run"), "{error:#}");
+        assert_eq!(files::read_plain(&dir.path().join(CONTRACT)).unwrap(), before);
+    }
 }

@@ -146,13 +146,24 @@ fn replanned(cell: &CellSpec, plans: Plans<'_>) -> Option<String> {
     if now.clocks != plans.measured.clocks {
         return Some("the plan requires another clock class".to_owned());
     }
-    (settings(now, &cell.phase) != settings(plans.measured, &cell.phase))
-        .then(|| format!("the plan's numbers of phase {} differ", cell.phase))
+    let settings = |plan: &Plan| plan.profile.get(&cell.phase).and_then(toml::Value::as_table).cloned();
+    let Some((now, then)) = settings(now).zip(settings(plans.measured)) else {
+        return Some(format!("phase {} has no numbers in the plan any more", cell.phase));
+    };
+    let plain = |table: &toml::Table| table.clone().into_iter().filter(|(_, value)| !value.is_array()).collect();
+    let (plain_now, plain_then): (toml::Table, toml::Table) = (plain(&now), plain(&then));
+    if plain_now != plain_then {
+        return Some(format!("the plan's numbers of phase {} differ", cell.phase));
+    }
+    (!lists_hold(&then, &now)).then(|| format!("the plan's lists of phase {} lack an entry that they had", cell.phase))
 }
 
-/// The numbers of a phase, less the lists that its cells are made from: another cell beside this one changes nothing in it.
-fn settings(plan: &Plan, phase: &str) -> Option<toml::Table> {
-    let mut settings = plan.profile.get(phase)?.as_table()?.clone();
-    settings.retain(|_, value| !value.is_array());
-    Some(settings)
+/// Whether the lists that cells are made from still hold what they held. Another cell beside this one changes nothing in it;
+/// which cell an entry that is gone belonged to, only the experiment's code knows.
+fn lists_hold(then: &toml::Table, now: &toml::Table) -> bool {
+    let kept = |(name, list): (&String, &Vec<toml::Value>)| {
+        let found = now.get(name).and_then(toml::Value::as_array);
+        found.is_some_and(|found| list.iter().all(|entry| found.contains(entry)))
+    };
+    then.iter().filter_map(|(name, value)| value.as_array().map(|list| (name, list))).all(kept)
 }

@@ -184,7 +184,7 @@ pub fn files(cell: &CellData, plan: Digest) -> (CellRecord, Vec<(&'static str, V
         tables.push((".launches.parquet", launches.clone()));
         tables.push((".clock.parquet", clock_of(launches)));
     }
-    if cell.events.u32("observers").is_ok() {
+    if cell.record.phase == "yield" && cell.events.u32("observers").is_ok() {
         tables.push((".blocks.parquet", blocks_of(&cell.events)));
     }
     let mut record = cell.record.clone();

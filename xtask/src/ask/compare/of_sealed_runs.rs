@@ -38,9 +38,9 @@ fn numbers_of_two_gpu_models_stand_side_by_side_without_a_word() {
     let mut b = a.clone();
     b.environment.device.name = "Another GPU".to_owned();
     b.environment.device.slots = b.environment.device.slots.clone().with("sms", 8);
-    for row in &mut b.recomputed.drawn {
-        row.metric.cell = row.metric.cell.replace("blocks=8", "blocks=16").replace("blocks=4", "blocks=8");
-    }
+    let twice = |cell: &str| cell.replace("blocks=8", "blocks=16").replace("blocks=4", "blocks=8");
+    b.recomputed.drawn.iter_mut().for_each(|row| row.metric.cell = twice(&row.metric.cell));
+    b.contract.cells.iter_mut().for_each(|spec| spec.name = twice(&spec.name));
     let compared = compare(&a, &b);
     assert_eq!(compared.verdict, None);
     assert!(compared.why.contains("Test GPU and Another GPU"));

@@ -175,7 +175,7 @@ fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
     });
     check_all(&ask(&disk), State::Current, "");
     edit(|plan| drop(calibrate(plan).insert("k".to_owned(), vec![96].into())));
-    check_stale(&ask(&disk), "is no cell of it any more", |id| of_phase(id, "calibrate"));
+    check_stale(&ask(&disk), "a list of phase calibrate lacks what it had", |id| of_phase(id, "calibrate"));
     fs_err::remove_file(disk.root.path().join(name)).unwrap();
     check_all(&ask(&disk), State::Stale, "plan: this tree's plan file no longer has such a run");
 }

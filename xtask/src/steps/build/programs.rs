@@ -191,8 +191,9 @@ mod tests {
         let source = |text: &str| put("harness/src/main.rs", &format!("fn main() {{\n    print!(\"{text}\");\n}}\n"));
         let paths = host::paths::Paths::new(root.path());
         let (environment_key, archs) = (String::new(), Vec::new());
-        let ctx =
-            BuildContext { paths: &paths, archs, environment_key, offline: true, jobs: 1, progress: &|_, _, _| {} };
+        let experiment = None;
+        let progress = &|_, _, _: &str| {};
+        let ctx = BuildContext { paths: &paths, archs, environment_key, offline: true, jobs: 1, progress, experiment };
         let runtime = host::container::HostRuntime { name: "host", env: Vec::new() };
         let says = || {
             let binary = program(&ctx, &runtime, "harness").unwrap();

@@ -68,7 +68,8 @@ fn what_no_run_holds_is_not_sealed() {
     plant("link", "symlink", &|path| std::os::unix::fs::symlink("plan.toml", path).unwrap());
     plant("cells/a.partial", "half-written", &|path| fs_err::write(path, b"x").unwrap());
     plant("claims.toml", "claims.toml", &|path| fs_err::remove_file(path).unwrap());
-    plant("environment.json", "environment.json", &|path| fs_err::write(path, b"{").unwrap());
+    plant("contract.json", "contract.json", &|path| fs_err::remove_file(path).unwrap());
+    plant("contract.json", "contract.json", &|path| fs_err::write(path, b"{").unwrap());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The kernel files of which the trial measures a kernel.
-const FILES: [&str; 5] = ["calibrate", "drain", "timer", "urgent", "yield"];
+const FILES: [&str; 5] = ["common/timer", "preempt/calibrate", "preempt/drain", "preempt/urgent", "preempt/yield"];
 /// What nobody uses, at the end of a header of the measured tree.
 const UNUSED: &str = "\n#include <cstdio>\nstatic inline void say_version() { printf(\"made up\\n\"); }\n";
 
@@ -59,7 +59,7 @@ fn a_pass_over_comments_and_headers_keeps_every_number_and_a_constant_takes_its_
 }
 
 fn real_kernels(root: &Path) -> BTreeMap<String, String> {
-    let mut names: Vec<String> = FILES.iter().map(|file| format!("kernels/preempt/{file}.cu")).collect();
+    let mut names: Vec<String> = FILES.iter().map(|file| format!("kernels/{file}.cu")).collect();
     for folder in ["kernels/common", "kernels/preempt"] {
         let files = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
         let headers = files.filter_map(|file| file.into_string().ok()).filter(|file| file.ends_with(".cuh"));

@@ -195,6 +195,25 @@ fn a_run_of_older_rules_is_not_published_by_a_tree_of_newer_ones() {
     assert!(report.to_string().contains(&format!("whose tree judges by rules {}", rules())), "{report}");
 }
 
+/// Provenance statements are younger than the first rules.
+#[test]
+fn a_provenance_from_before_there_was_any_is_not_missed() {
+    let (disk, judged) = older();
+    publish(&disk.paths, &judged.pass().unwrap(), None).unwrap();
+    let name = format!("manifests/{RUN}.provenance.json");
+    fs_err::remove_file(disk.root.path().join(&name)).unwrap();
+    let sums = disk.paths.manifests().join(format!("{RUN}.SHA256SUMS"));
+    let text = fs_err::read_to_string(&sums).unwrap();
+    let without: String = text.lines().filter(|line| !line.ends_with(&name)).map(|line| format!("{line}\n")).collect();
+    assert_ne!(without, text);
+    fs_err::write(&sums, without).unwrap();
+    disk.commit();
+    disk.put(pure::gate::rules::FILE, &format!("{}\n", rules()));
+    disk.commit();
+    let report = verify(&disk.paths, &[]).unwrap();
+    assert!(report.ok && report.notes.iter().any(|note| note.contains("no provenance statement")), "{report}");
+}
+
 /// What a run names its recipes in lets other versions recompute it; where theirs give something else, nothing is claimed.
 #[test]
 fn a_run_with_a_contract_is_recomputed_where_its_recipes_give_the_same() {
@@ -203,14 +222,7 @@ fn a_run_with_a_contract_is_recomputed_where_its_recipes_give_the_same() {
     let mut verdict: Verdict = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
     (verdict.rules, verdict.passed) = (1, false);
     fs_err::write(&path, to_bytes(&verdict).unwrap()).unwrap();
-    let mut manifest: Manifest = serde_json::from_slice(&fs_err::read(disk.run().join(MANIFEST)).unwrap()).unwrap();
-    let mut subject = manifest.subject.iter().find(|subject| subject.name == "claims.toml").unwrap().clone();
-    subject.name = "contract.json".to_owned();
-    subject.digest.sha256 = Digest::of("{}");
-    let at = manifest.subject.partition_point(|known| known.name < subject.name);
-    manifest.subject.insert(at, subject);
-    fs_err::write(disk.run().join("contract.json"), "{}").unwrap();
-    reseal_manifest(&disk, std::str::from_utf8(&to_bytes(&manifest).unwrap()).unwrap());
+    reseal_manifest(&disk, &fs_err::read_to_string(disk.run().join(MANIFEST)).unwrap());
     let report = verify_raw(&disk);
     assert!(report.ok && report.runs[0].recomputed && report.level == Some("L2"), "{report}");
     assert!(report.to_string().contains("its summary recomputes to the same bytes"), "{report}");

@@ -87,7 +87,7 @@ fn a_fill_that_does_not_order_against_the_kernel() {
         set_at(launches(e, YIELD), "unwritten_tiles", 5, tasks);
     });
     // Counters cleared while the kernel counts in them.
-    refuses("structure", "not execute exactly their tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 0));
+    refuses("structure", "not execute exactly the tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 0));
     // A stop flag set by a fill that waits for the kernel it is to stop.
     refuses("structure", "hit their deadline", |e, _| set_at(launches(e, YIELD), "deadline_hits", 5, 8));
 }

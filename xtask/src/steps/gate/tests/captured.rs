@@ -45,7 +45,7 @@ fn put(evidence: &mut Evidence, cell: &str, name: &str) {
 fn a_fill_that_a_launch_did_not_wait_for() {
     for (gate, words) in [
         ("numerics", "189547 tiles were never written"),
-        ("structure", "4 launches did not execute exactly their tasks"),
+        ("structure", "4 launches did not execute exactly the tasks"),
         ("structure", "433475 tasks were not executed exactly once"),
     ] {
         refuses(gate, words, |e, _| put(e, CALIBRATE, "fill"));

@@ -5,6 +5,7 @@ use crate::trial::{evidence, find};
 use preempt::tables::anomaly;
 use pure::gate::{evidence::Evidence, judge};
 use pure::trial::synthetic::{set_column, take_rows};
+use schema::contract::CellSpec;
 use schema::plan::ClockClass;
 use schema::table::{Column, Table};
 
@@ -69,7 +70,7 @@ fn the_power_reading_is_named() {
 
 #[test]
 fn structure() {
-    refuses("structure", "not execute exactly their tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
+    refuses("structure", "not execute exactly the tasks", |e, _| set_at(launches(e, YIELD), "executed", 5, 2_599));
     refuses("structure", "not executed exactly once", |e, _| set_at(launches(e, YIELD), "not_once", 5, 1));
     refuses("structure", "urgent tasks requested", |e, _| set_at(launches(e, YIELD), "urgent_executed", 5, 499));
     refuses("structure", "urgent tasks were not executed", |e, _| set_at(launches(e, YIELD), "urgent_not_once", 5, 1));
@@ -87,6 +88,28 @@ fn structure() {
         let cell = find(&mut e.cells, YIELD);
         cell.events = without_row(&cell.events, 17);
     });
+}
+
+/// A column that no rule knows may hold anything, and a rule about one that is gone holds of nothing.
+#[test]
+fn an_event_table_has_the_columns_of_its_contract() {
+    let words = "its event table has other columns than the contract says";
+    for cell in [YIELD, BASELINE, CALIBRATE, "yield/cost,k=64,blocks=8,poll=1"] {
+        refuses("structure", words, |e, _| {
+            let events = &mut find(&mut e.cells, cell).events;
+            events.columns.push(("more".to_owned(), Column::U32(vec![0; events.rows()])));
+        });
+    }
+    for change in [
+        (|columns| drop(columns.remove(3))) as fn(&mut Vec<(String, Column)>),
+        |columns| columns.swap(3, 4),
+        |columns| columns[3].0 = "other".to_owned(),
+        // `gap_ns`, stored in another way.
+        |columns| columns[3].1 = Column::I64(vec![9_000; 10_000]),
+    ] {
+        refuses("structure", words, |e, _| change(&mut find(&mut e.cells, YIELD).events.columns));
+    }
+    refuses("structure", "the contract has no table \"yields\"", |e, _| drop(e.contract.tables.remove("yields")));
 }
 
 #[test]
@@ -180,6 +203,18 @@ fn duplicate_and_lost_events() {
         let start = events.u32("start_ns").unwrap()[3];
         set_at(events, "done_ns", 3, start - 500);
     });
+}
+
+#[test]
+fn a_contract_that_is_not_the_plan_s() {
+    refuses("samples", "the contract is another experiment's than the plan", |e, _| {
+        e.contract.experiment = "other".to_owned();
+    });
+    refuses("samples", "the contract has no cell of phase baseline", |e, _| {
+        e.contract.cells.retain(|cell| cell.phase != "baseline");
+        e.cells.retain(|cell| cell.data.record.phase != "baseline");
+    });
+    refuses("samples", "cells_planned is 0", |e, _| e.contract.cells.clear());
 }
 
 #[test]
