@@ -117,7 +117,7 @@ pub fn open(
     flavor: &str,
 ) -> anyhow::Result<Box<dyn Bench>> {
     let target = Target::open(selector, cubins, flavor, experiment.cubins())?;
-    if matches!(target, Target::Emulated) && !experiment.emulates() {
+    if matches!(target, Target::Emulated(_)) && !experiment.emulates() {
         let message = format!("experiment {} has no emulation; give a GPU, e.g. --device cuda:0", experiment.name());
         return Err(fail(ExitCode::Measurement, message));
     }

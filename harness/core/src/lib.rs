@@ -4,6 +4,7 @@
 
 pub mod burn;
 pub mod draws;
+pub mod emulated;
 pub mod experiment;
 pub mod failure;
 pub mod gpu;
@@ -16,3 +17,4 @@ pub mod sanitize;
 pub mod session;
 pub mod steady;
 pub mod target;
+pub mod timer;

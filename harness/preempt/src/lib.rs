@@ -89,7 +89,7 @@ impl Experiment for Preempt {
     fn bench(&self, target: Target) -> anyhow::Result<Box<dyn Bench>> {
         let facts = target.facts();
         let device: Box<dyn Device> = match target {
-            Target::Emulated => Box::new(emulated::Emulated::new(facts)),
+            Target::Emulated(clock) => Box::new(emulated::Emulated::new(facts, clock)),
             Target::Gpu(gpu) => Box::new(cuda::PreemptGpu::new(*gpu)?),
         };
         Ok(Box::new(PreemptBench { device }))

@@ -21,6 +21,9 @@ use std::collections::BTreeMap;
 /// The file's name in a run.
 pub const CONTRACT: &str = "contract.json";
 
+/// The mode of launches whose output was spoiled on purpose.
+pub const POISON_MODE: &str = "poison";
+
 /// What a run must contain. The default one asks for nothing; it stands for runs from before there were contracts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
