@@ -12,6 +12,7 @@ pub mod hold;
 pub mod launch;
 pub mod oracle;
 pub mod record;
+pub mod repeat;
 pub mod run;
 pub mod sanitize;
 pub mod session;

@@ -1,11 +1,22 @@
 //! The timer cell, which every experiment has: the contract's side of it is [`schema::timer`].
 
-use crate::experiment::Measured;
+use crate::experiment::{Context, Measured};
 use crate::launch::TimerTrace;
 use crate::record::LaunchLog;
 use crate::session::Session;
+use crate::target::Target;
 use schema::cell::{Facts, TIMER_EVENTS};
 use schema::table::{Column, Table};
+use schema::timer::TimerPlan;
+
+/// Measures the cell on a device, as the plan's numbers of its phase say.
+///
+/// # Errors
+/// When the plan has no such numbers, or a launch fails.
+pub fn measure(target: &mut Target, phase: &str, log: LaunchLog, context: &mut Context) -> anyhow::Result<Measured> {
+    let TimerPlan { offset_rounds } = context.plan.numbers(phase)?;
+    Ok(cell(&target.timer(offset_rounds)?, log, context.session))
+}
 
 /// The cell, from a measurement of the timer and an empty log of the experiment's launches. The launch is counted in the session.
 #[must_use]

@@ -73,10 +73,6 @@ impl Experiment for Preempt {
         cuda::CUBINS
     }
 
-    fn emulates(&self) -> bool {
-        true
-    }
-
     fn contract(&self, plan: &Plan, facts: &DeviceFacts) -> anyhow::Result<Contract> {
         let tile_us = if facts.is_emulated() { EMULATED_TILE_US } else { GPU_TILE_US };
         Ok(PreemptPlan::of(plan)?.contract(&facts.slots, tile_us))

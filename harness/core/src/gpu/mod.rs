@@ -12,6 +12,7 @@ mod facts;
 pub mod memory;
 mod module;
 mod preflight;
+pub mod records;
 mod timer;
 
 pub use driver::Stream;
