@@ -39,3 +39,20 @@ __device__ __forceinline__ void sample_clock(ClockSample* sample) {
     sample->ns = ptx::mov_globaltimer();
     sample->cycles = ptx::mov_clock64();
 }
+
+constexpr uint32_t kReadings = 2;  // Of the clock, in a block that reads it at begin and end; `READINGS` in `records.rs`.
+
+// Begins the record of a block; one thread.
+__device__ __forceinline__ void block_begins(BlockRecord* blocks, ClockSample* clock) {
+    blocks[blockIdx.x].start_ns = ptx::mov_globaltimer();
+    blocks[blockIdx.x].sm = ptx::mov_smid();
+    sample_clock(&clock[blockIdx.x * kReadings]);
+}
+
+// Ends it, with how much work the block did; one thread, once the block's work is done.
+__device__ __forceinline__ void block_ends(BlockRecord* blocks, ClockSample* clock, uint32_t executed) {
+    sample_clock(&clock[blockIdx.x * kReadings + 1]);
+    blocks[blockIdx.x].executed = executed;
+    blocks[blockIdx.x].clock_samples = kReadings;
+    blocks[blockIdx.x].end_ns = ptx::mov_globaltimer();
+}

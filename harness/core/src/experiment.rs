@@ -7,7 +7,7 @@ use crate::failure::fail;
 use crate::gpu::Gpu;
 use crate::record::{CellStore, LaunchLog};
 use crate::session::Session;
-use crate::target::Target;
+use crate::target::{Target, emulated_facts};
 use schema::ExitCode;
 use schema::cell::{DeviceFacts, Facts};
 use schema::contract::{CellSpec, Contract, ProgramSpec};
@@ -24,8 +24,10 @@ pub trait Experiment: Sync {
     /// The kernel files that it loads, below `kernels/` and without suffix.
     fn cubins(&self) -> &'static [&'static str];
 
-    /// Whether it has an emulation, which runs its whole path without a GPU.
-    fn emulates(&self) -> bool;
+    /// Whether it has an emulation, which runs its whole path without a GPU; one without says so here.
+    fn emulates(&self) -> bool {
+        true
+    }
 
     /// What a run of a plan on a device with these facts must contain. Pure: the same plan and facts give the same contract.
     ///
@@ -37,7 +39,9 @@ pub trait Experiment: Sync {
     ///
     /// # Errors
     /// As [`Experiment::contract`].
-    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<ProgramSpec>>;
+    fn programs(&self, plan: &Plan) -> anyhow::Result<Vec<ProgramSpec>> {
+        Ok(self.contract(plan, &emulated_facts())?.programs)
+    }
 
     /// Makes the bench on an open device.
     ///
@@ -71,8 +75,10 @@ pub trait Bench {
     /// When a launch fails.
     fn burn(&mut self, seconds: f64) -> anyhow::Result<f64>;
 
-    /// Site counters summed over all launches so far.
-    fn sites(&self) -> Sites;
+    /// Site counters summed over all launches so far; none where the experiment's kernels count no sites.
+    fn sites(&self) -> Sites {
+        Sites::new()
+    }
 
     /// The GPU it runs on; absent in an emulation.
     fn gpu(&mut self) -> Option<&mut Gpu>;
@@ -117,7 +123,7 @@ pub fn open(
     flavor: &str,
 ) -> anyhow::Result<Box<dyn Bench>> {
     let target = Target::open(selector, cubins, flavor, experiment.cubins())?;
-    if matches!(target, Target::Emulated) && !experiment.emulates() {
+    if matches!(target, Target::Emulated(_)) && !experiment.emulates() {
         let message = format!("experiment {} has no emulation; give a GPU, e.g. --device cuda:0", experiment.name());
         return Err(fail(ExitCode::Measurement, message));
     }

@@ -1,5 +1,6 @@
 //! What every launch records, whatever its kernel does.
 
+use crate::gpu::abi::BlockRecord;
 use schema::cell::LaunchConfig;
 
 /// How and when a kernel was launched, where its blocks ran, and how fast their SMs' clocks went.
@@ -15,6 +16,28 @@ pub struct LaunchTrace {
     pub block_sm: Vec<u32>,
     /// Clock windows: SM, cycles, nanoseconds.
     pub clock: Vec<(u32, u32, u32)>,
+}
+
+impl LaunchTrace {
+    /// The trace of a finished launch, from the records that its blocks left and the clock windows they sampled.
+    #[must_use]
+    pub fn of_blocks(
+        config: LaunchConfig,
+        host_start_ns: i64,
+        blocks: &[BlockRecord],
+        clock: Vec<(u32, u32, u32)>,
+    ) -> Self {
+        // A block that never began has zero here.
+        let start_ns = blocks.iter().map(|block| block.start_ns).filter(|ns| *ns != 0).min().unwrap_or(0);
+        let end_ns = blocks.iter().map(|block| block.end_ns).max().unwrap_or(0);
+        Self {
+            config,
+            host_start_ns,
+            wall_ns: u32::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(u32::MAX),
+            block_sm: blocks.iter().map(|block| block.sm).collect(),
+            clock,
+        }
+    }
 }
 
 /// The timer's properties.

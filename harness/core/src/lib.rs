@@ -4,6 +4,7 @@
 
 pub mod burn;
 pub mod draws;
+pub mod emulated;
 pub mod experiment;
 pub mod failure;
 pub mod gpu;
@@ -11,8 +12,10 @@ pub mod hold;
 pub mod launch;
 pub mod oracle;
 pub mod record;
+pub mod repeat;
 pub mod run;
 pub mod sanitize;
 pub mod session;
 pub mod steady;
 pub mod target;
+pub mod timer;

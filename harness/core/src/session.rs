@@ -6,6 +6,7 @@ use crate::launch::LaunchTrace;
 use crate::steady::Steady;
 use schema::Digest;
 use schema::cell::{DeviceFacts, LaunchConfig};
+use schema::contract::POISON_MODE;
 use schema::progress::{Progress, Sites};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -67,7 +68,14 @@ impl<'a> Session<'a> {
         self.count_config(&launch.config);
     }
 
-    /// Counts a launch that has no outputs or clock of its own to judge: one beside another, or one spoiled on purpose.
+    /// Counts a launch whose output was spoiled on purpose, and gives it the mode of such launches. What is wrong with it was
+    /// planted, and its clock is none that others are compared with.
+    pub fn count_spoiled(&mut self, launch: &mut LaunchTrace) {
+        launch.config.mode = POISON_MODE.to_owned();
+        self.count_config(&launch.config);
+    }
+
+    /// Counts a launch that has no outputs or clock of its own to judge: one beside another.
     pub fn count_config(&mut self, config: &LaunchConfig) {
         self.launches += 1;
         self.configs.insert(config.clone());

@@ -1,7 +1,9 @@
 //! Opens the device that the command line names.
 
+use crate::emulated::{self, Clock};
 use crate::failure::fail;
 use crate::gpu::Gpu;
+use crate::launch::TimerTrace;
 use schema::ExitCode;
 use schema::cell::DeviceFacts;
 use schema::plan::Slots;
@@ -16,8 +18,8 @@ const EMULATED_MEMORY_BYTES: u64 = 256 << 20;
 
 /// An open device.
 pub enum Target {
-    /// Threads of this machine, which an experiment makes its blocks of.
-    Emulated,
+    /// Threads of this machine, which an experiment makes its blocks of, and the clock that they read.
+    Emulated(Clock),
     /// A GPU with an experiment's cubins loaded.
     Gpu(Box<Gpu>),
 }
@@ -29,7 +31,7 @@ impl Target {
     /// Ends with [`ExitCode::Usage`] for any other word; otherwise as the device says.
     pub fn open(selector: &str, cubins: Option<&Path>, flavor: &str, files: &[&'static str]) -> anyhow::Result<Self> {
         if selector == "emulated" {
-            return Ok(Self::Emulated);
+            return Ok(Self::Emulated(Clock::start()));
         }
         if !selector.starts_with("cuda:") {
             let message = format!("{selector:?} is no device; give emulated, cuda:N or cuda:GPU-<uuid>");
@@ -44,13 +46,34 @@ impl Target {
     #[must_use]
     pub fn facts(&self) -> DeviceFacts {
         match self {
-            Self::Emulated => emulated(),
+            Self::Emulated(_) => emulated_facts(),
             Self::Gpu(gpu) => gpu.facts().clone(),
+        }
+    }
+
+    /// Measures the global timer: its step, and each SM's offset to the SM of block 0.
+    ///
+    /// # Errors
+    /// When a launch fails or hits its deadline.
+    pub fn timer(&mut self, rounds: u32) -> anyhow::Result<TimerTrace> {
+        match self {
+            Self::Emulated(clock) => Ok(emulated::timer(*clock, EMULATED_SMS, rounds)),
+            Self::Gpu(gpu) => gpu.timer(rounds),
+        }
+    }
+
+    /// The GPU; absent in an emulation.
+    pub fn gpu(&mut self) -> Option<&mut Gpu> {
+        match self {
+            Self::Emulated(_) => None,
+            Self::Gpu(gpu) => Some(gpu),
         }
     }
 }
 
-fn emulated() -> DeviceFacts {
+/// What the emulated device is.
+#[must_use]
+pub fn emulated_facts() -> DeviceFacts {
     DeviceFacts {
         id: "emulated".to_owned(),
         name: "emulated".to_owned(),

@@ -9,6 +9,7 @@ use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
 use schema::cell::Facts;
+use schema::facts::POISON_CAUGHT;
 use schema::table::{Column, Table};
 
 /// Cells `k=…,blocks=…`.
@@ -37,7 +38,7 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let facts = Facts::default()
         .with("tasks", blocks * (launch.warmup_tiles + launch.tiles + launch.tail_tiles))
         .with("flop_per_tile", flop_per_tile(k))
-        .with("poison_caught", caught)
+        .with(POISON_CAUGHT, caught)
         .with("max_relative_error", largest_error);
     Ok(Measured { log, events: rows.table(), blocks: None, facts, missed_fault: !caught })
 }

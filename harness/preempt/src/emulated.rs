@@ -5,11 +5,9 @@
 //! SMs round robin.
 
 mod baseline;
-mod clock;
 mod events;
 mod grid;
 mod tiles;
-mod timer;
 
 use crate::launch::{
     BaselineLaunch, BaselineRaw, CalibrateLaunch, CalibrateRaw, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch,
@@ -18,14 +16,14 @@ use crate::launch::{
 use crate::oracle::Pair;
 use crate::plan::POLL_PERIODS;
 use crate::{site, slot};
-use clock::Clock;
-use grid::{BlockReport, Grid, launch_raw, narrow, on_blocks};
+use grid::{BlockReport, Grid, launch_raw, on_blocks};
+use harness_core::emulated::{self, Clock, config, narrow};
 use harness_core::failure::fail;
 use harness_core::gpu::Gpu;
 use harness_core::launch::TimerTrace;
-use harness_core::target::{EMULATED_PER_SM, Target};
+use harness_core::target::{EMULATED_PER_SM, emulated_facts};
 use schema::ExitCode;
-use schema::cell::{DeviceFacts, LaunchConfig};
+use schema::cell::DeviceFacts;
 use schema::progress::Sites;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
@@ -49,17 +47,17 @@ impl Emulated {
     /// Opens the device; it is always there.
     #[must_use]
     pub fn open() -> Self {
-        Self::new(Target::Emulated.facts())
+        Self::new(emulated_facts(), Clock::start())
     }
 
     /// The device with these facts, to which the slots of its kernels are added.
-    pub(crate) fn new(mut facts: DeviceFacts) -> Self {
+    pub(crate) fn new(mut facts: DeviceFacts, clock: Clock) -> Self {
         for kernel in [slot::CALIBRATE, slot::DRAIN, slot::YIELD] {
             facts.slots = facts.slots.with(kernel, EMULATED_PER_SM);
         }
         Self {
             facts,
-            clock: Clock::start(),
+            clock,
             problems: BTreeMap::new(),
             outputs: Outputs::default(),
             urgent_outputs: Outputs::default(),
@@ -109,7 +107,7 @@ impl Device for Emulated {
     }
 
     fn timer(&mut self, rounds: u32) -> anyhow::Result<TimerTrace> {
-        Ok(timer::measure(self.clock, self.facts.slots.sms(), rounds))
+        Ok(emulated::timer(self.clock, self.facts.slots.sms(), rounds))
     }
 
     fn calibrate(&mut self, launch: &CalibrateLaunch) -> anyhow::Result<CalibrateRaw> {
@@ -222,18 +220,6 @@ fn yield_symbol(poll: u32) -> anyhow::Result<String> {
         ExitCode::Config,
         format!("poll period {poll} is not built; the yield kernel exists for {POLL_PERIODS:?}"),
     ))
-}
-
-fn config(symbol: &str, mode: &str, grid: u32, cooperative: bool) -> LaunchConfig {
-    LaunchConfig {
-        symbol: symbol.to_owned(),
-        mode: mode.to_owned(),
-        grid,
-        block: 1,
-        shared_bytes: 0,
-        cooperative,
-        cubin: None,
-    }
 }
 
 #[cfg(test)]

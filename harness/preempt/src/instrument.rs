@@ -2,12 +2,11 @@
 //! a time.
 
 use super::yields::{Shape, event_launches};
-use crate::launch::{self, COUNTS};
+use crate::launch;
 use crate::pilots::Context;
 use crate::plan::{Leg, Setter};
 use harness_core::experiment::Measured;
-use schema::cell::{Facts, TIMER_EVENTS};
-use schema::table::{Column, Table};
+use harness_core::timer;
 
 /// Events of one launch with planted delays, at most.
 const DELAY_EVENTS_PER_LAUNCH: u32 = 500;
@@ -17,19 +16,9 @@ const DELAY_EVENTS_PER_LAUNCH: u32 = 500;
 /// # Errors
 /// When a launch fails.
 pub fn timer(context: &mut Context) -> anyhow::Result<Measured> {
-    let raw = context.launches.timer(context.profile.instrument.offset_rounds)?;
-    let mut log = launch::log();
-    log.add(&raw.launch, &[0; COUNTS.len()], false);
-    let column = |value: fn(&(u32, i64, u32, u32)) -> u32| Column::U32(raw.sms.iter().map(value).collect());
-    let columns = [
-        column(|row| row.0),
-        Column::I64(raw.sms.iter().map(|row| row.1).collect()),
-        column(|row| row.2),
-        column(|row| row.3),
-    ];
-    let events = TIMER_EVENTS.iter().zip(columns).fold(Table::new(), |table, (name, column)| table.with(name, column));
-    let facts = Facts::default().with("timer_quantum_ns", raw.quantum_ns);
-    Ok(Measured { log, events, blocks: None, facts, missed_fault: false })
+    let launches = &mut context.launches;
+    let raw = launches.device.timer(context.profile.instrument.offset_rounds)?;
+    Ok(timer::cell(&raw, launch::log(), launches.session))
 }
 
 /// Blocks of a leg's launches: block 0 sets, the other polls.

@@ -8,9 +8,6 @@ use harness_core::launch::TimerTrace;
 use harness_core::session::Session;
 use schema::cell::DeviceFacts;
 
-/// The mode of launches whose output is spoiled on purpose.
-const POISON_MODE: &str = "poison";
-
 /// A device in use.
 pub struct Launches<'a, 's> {
     /// Makes the launches.
@@ -96,8 +93,7 @@ impl Launches<'_, '_> {
 
     fn count(&mut self, raw: &mut LaunchRaw, poison: bool) {
         if poison {
-            raw.trace.config.mode = POISON_MODE.to_owned();
-            self.session.count_config(&raw.trace.config);
+            self.session.count_spoiled(&mut raw.trace);
         } else {
             self.session.count(&raw.trace, raw.wrong());
         }

@@ -73,10 +73,6 @@ impl Experiment for Preempt {
         cuda::CUBINS
     }
 
-    fn emulates(&self) -> bool {
-        true
-    }
-
     fn contract(&self, plan: &Plan, facts: &DeviceFacts) -> anyhow::Result<Contract> {
         let tile_us = if facts.is_emulated() { EMULATED_TILE_US } else { GPU_TILE_US };
         Ok(PreemptPlan::of(plan)?.contract(&facts.slots, tile_us))
@@ -89,7 +85,7 @@ impl Experiment for Preempt {
     fn bench(&self, target: Target) -> anyhow::Result<Box<dyn Bench>> {
         let facts = target.facts();
         let device: Box<dyn Device> = match target {
-            Target::Emulated => Box::new(emulated::Emulated::new(facts)),
+            Target::Emulated(clock) => Box::new(emulated::Emulated::new(facts, clock)),
             Target::Gpu(gpu) => Box::new(cuda::PreemptGpu::new(*gpu)?),
         };
         Ok(Box::new(PreemptBench { device }))

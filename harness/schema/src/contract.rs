@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 /// The file's name in a run.
 pub const CONTRACT: &str = "contract.json";
 
+/// The mode of launches whose output was spoiled on purpose.
+pub const POISON_MODE: &str = "poison";
+
 /// What a run must contain. The default one asks for nothing; it stands for runs from before there were contracts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -348,7 +351,69 @@ pub struct HeadlineRow {
     pub at: MetricAt,
 }
 
+impl Balance {
+    /// See the fields.
+    #[must_use]
+    pub fn new(asked: &str, done: &str, what: &str, warmup: bool) -> Self {
+        Self { asked: asked.to_owned(), done: done.to_owned(), what: what.to_owned(), warmup }
+    }
+}
+
+impl Tally {
+    /// See the fields.
+    #[must_use]
+    pub fn new(column: &str, what: &str, warmup: bool) -> Self {
+        Self { column: column.to_owned(), what: what.to_owned(), warmup }
+    }
+}
+
+impl ColumnSpec {
+    /// See the fields.
+    #[must_use]
+    pub fn new(name: &str, kind: Kind, role: Role) -> Self {
+        Self { name: name.to_owned(), kind, role }
+    }
+}
+
+impl LaunchKind {
+    /// See the fields.
+    #[must_use]
+    pub fn new(mode: &str, grid: Option<u32>, symbol_end: &str, slot: Option<&str>) -> Self {
+        let (mode, symbol_end) = (mode.to_owned(), symbol_end.to_owned());
+        Self { mode, grid, symbol_end, slot: slot.map(str::to_owned) }
+    }
+}
+
+impl Expects {
+    /// An event a launch and nothing behind a tail quantile; the cell decides which launches are warm-up.
+    #[must_use]
+    pub fn launches(launches: u32) -> Self {
+        let (events, launches) = (launches.into(), launches.into());
+        Self { events, launches, tails: false, warmup: Warmup { leading: None, redraws: Redraws::None, unit: 1 } }
+    }
+}
+
 impl CellSpec {
+    /// A cell of checked launches of one kind, of one role on every GPU, into whose output a wrong element is planted too. Its
+    /// rules, metrics and estimate are for the caller to add.
+    #[must_use]
+    pub fn checked(phase: &str, name: &str, table: &str, launch: LaunchKind, expects: Expects) -> Self {
+        Self {
+            phase: phase.to_owned(),
+            name: name.to_owned(),
+            role: name.to_owned(),
+            table: table.to_owned(),
+            outputs: true,
+            poison: true,
+            estimate_s: 0.0,
+            launches: vec![launch],
+            guest: None,
+            expects,
+            checks: Vec::new(),
+            metrics: Vec::new(),
+        }
+    }
+
     /// `phase/cell`.
     #[must_use]
     pub fn id(&self) -> String {
@@ -392,6 +457,12 @@ impl Contract {
 }
 
 impl TableSpec {
+    /// A table without rows of blocks.
+    #[must_use]
+    pub fn new(columns: Vec<ColumnSpec>, key: &[&str]) -> Self {
+        Self { columns, key: key.iter().map(|name| (*name).to_owned()).collect(), blocks: None }
+    }
+
     /// The column of anomalies; absent where events have none.
     #[must_use]
     pub fn anomaly(&self) -> Option<&str> {

@@ -5,6 +5,7 @@
 
 use crate::compare::Bands;
 use anyhow::{Context, ensure};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,6 +123,15 @@ impl Plan {
     #[must_use]
     pub fn program(&self) -> &str {
         self.program.as_deref().unwrap_or(&self.experiment)
+    }
+
+    /// The numbers of a phase, as the experiment means them.
+    ///
+    /// # Errors
+    /// When the profile has none, or they are not such numbers.
+    pub fn numbers<T: DeserializeOwned>(&self, phase: &str) -> anyhow::Result<T> {
+        let numbers = self.profile.get(phase).with_context(|| format!("the profile has no numbers of {phase:?}"))?;
+        numbers.clone().try_into().with_context(|| format!("the profile's numbers of {phase:?}"))
     }
 
     fn check(&self) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@
 use crate::contract::{
     CellSpec, ColumnSpec, Expects, Kind, LaunchKind, MetricSpec, Recipe, Redraws, Role, TableSpec, Warmup,
 };
+use serde::Deserialize;
 
 /// The name of the timer's event table in every contract.
 pub const TABLE: &str = "timer";
@@ -14,26 +15,30 @@ pub const CELL: &str = "timer";
 /// The fact that holds the step of the global timer, in nanoseconds.
 pub const QUANTUM: &str = "timer_quantum_ns";
 
+/// The numbers of a plan's timer phase, where it has no others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimerPlan {
+    /// Ping-pong rounds per SM for the cross-SM offset.
+    pub offset_rounds: u32,
+}
+
 /// `sm` u32, `offset_ns` i64 (its timer minus that of block 0's SM), `rtt_ns` u32 (round trip of the best exchange), `rounds` u32.
 #[must_use]
 pub fn table() -> TableSpec {
-    let column = |name: &str, kind, role| ColumnSpec { name: name.to_owned(), kind, role };
-    TableSpec {
-        columns: vec![
-            column("sm", Kind::U32, Role::Index),
-            column("offset_ns", Kind::I64, Role::DeviceDuration),
-            column("rtt_ns", Kind::U32, Role::DeviceDuration),
-            column("rounds", Kind::U32, Role::Count),
-        ],
-        key: vec!["sm".to_owned()],
-        blocks: None,
-    }
+    let columns = vec![
+        ColumnSpec::new("sm", Kind::U32, Role::Index),
+        ColumnSpec::new("offset_ns", Kind::I64, Role::DeviceDuration),
+        ColumnSpec::new("rtt_ns", Kind::U32, Role::DeviceDuration),
+        ColumnSpec::new("rounds", Kind::U32, Role::Count),
+    ];
+    TableSpec::new(columns, &["sm"])
 }
 
 /// The cell, for a device of so many SMs.
 #[must_use]
 pub fn cell(phase: &str, sms: u32, rounds: u32) -> CellSpec {
-    let metric = |recipe| MetricSpec { recipe, ends: None, shown: true };
+    let metric = |recipe| MetricSpec::plain(recipe).shown();
     CellSpec {
         phase: phase.to_owned(),
         name: CELL.to_owned(),
@@ -42,7 +47,7 @@ pub fn cell(phase: &str, sms: u32, rounds: u32) -> CellSpec {
         outputs: false,
         poison: false,
         estimate_s: f64::from(sms) * f64::from(rounds) * 2e-6,
-        launches: vec![LaunchKind { mode: "timer".to_owned(), grid: None, symbol_end: String::new(), slot: None }],
+        launches: vec![LaunchKind::new("timer", None, "", None)],
         guest: None,
         expects: Expects {
             events: u64::from(sms),

@@ -13,6 +13,7 @@ mod facts;
 pub mod memory;
 mod module;
 mod preflight;
+pub mod records;
 mod timer;
 
 pub use driver::Stream;

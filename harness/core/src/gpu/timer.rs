@@ -6,7 +6,6 @@ use super::memory::{Buffer, Layout};
 use super::module::{Arg, Shape};
 use crate::launch::{LaunchTrace, TimerTrace};
 use cudarc::driver::sys::CUdevice_attribute;
-use schema::cell::LaunchConfig;
 use std::collections::BTreeMap;
 
 /// Readings in the search for the step: many steps of any timer.
@@ -87,7 +86,8 @@ impl Gpu {
         let blocks: Vec<BlockRecord> = buffer.download(blocks, n)?;
         let late: u32 = blocks.iter().map(|block| block.deadline_hits).sum();
         anyhow::ensure!(late == 0, "{late} of {grid} blocks hit the timer's deadline");
-        let launch = trace(kernel.config(&shape), host_start_ns, &blocks);
+        // The timer's blocks do not sample their clocks.
+        let launch = LaunchTrace::of_blocks(kernel.config(&shape), host_start_ns, &blocks, Vec::new());
         let best = best_per_sm(&blocks, &buffer.download(offset_ns, n)?, &buffer.download(rtt_ns, n)?);
         Ok((best.into_iter().map(|(sm, (offset, rtt))| (sm, offset, rtt, rounds)).collect(), launch))
     }
@@ -110,19 +110,6 @@ fn best_per_sm(blocks: &[BlockRecord], offset_ns: &[i64], rtt_ns: &[u32]) -> BTr
         }
     }
     best
-}
-
-/// A launch whose blocks do not sample their clocks.
-fn trace(config: LaunchConfig, host_start_ns: i64, blocks: &[BlockRecord]) -> LaunchTrace {
-    let start_ns = blocks.iter().map(|block| block.start_ns).min().unwrap_or(0);
-    let end_ns = blocks.iter().map(|block| block.end_ns).max().unwrap_or(0);
-    LaunchTrace {
-        config,
-        host_start_ns,
-        wall_ns: u32::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(u32::MAX),
-        block_sm: blocks.iter().map(|block| block.sm).collect(),
-        clock: Vec::new(),
-    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,11 @@ impl LaunchLog {
         number
     }
 
+    /// Adds a launch that is asked for no work, such as the timer's, and returns its number.
+    pub fn add_without_work(&mut self, launch: &LaunchTrace) -> u32 {
+        self.add(launch, &vec![0; self.counted.len()], false)
+    }
+
     /// The number of a launch configuration, which is added when it is new.
     pub fn config(&mut self, config: &LaunchConfig) -> u32 {
         let found = self.configs.iter().position(|known| known == config);

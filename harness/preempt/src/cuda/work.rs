@@ -252,14 +252,7 @@ impl PreemptGpu {
         let capacity = prepared.sampling.capacity;
         let samples: Vec<ClockSample> = self.work.clock.download(0, (plan.columns * capacity) as usize)?;
         let start_ns = blocks.iter().map(|block| block.start_ns).filter(|ns| *ns != 0).min().unwrap_or(0);
-        let end_ns = blocks.iter().map(|block| block.end_ns).max().unwrap_or(0);
-        let trace = LaunchTrace {
-            config,
-            host_start_ns,
-            wall_ns: u32::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(u32::MAX),
-            block_sm: blocks.iter().map(|block| block.sm).collect(),
-            clock: clock::windows(&blocks, &samples, capacity),
-        };
+        let trace = LaunchTrace::of_blocks(config, host_start_ns, &blocks, clock::windows(&blocks, &samples, capacity));
         let launch = LaunchRaw {
             trace,
             tasks: plan.tasks,

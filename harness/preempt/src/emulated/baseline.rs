@@ -1,7 +1,7 @@
 //! A drain with one urgent launch beside it: the urgent block starts when a slot is free, as a GPU's scheduler would have it.
 
-use super::grid::{BlockReport, Grid, first_start, launch_raw, narrow};
-use super::{Emulated, config, task_pair};
+use super::grid::{BlockReport, Grid, first_start, launch_raw};
+use super::{Emulated, config, narrow, task_pair};
 use crate::launch::{BaselineLaunch, BaselineRaw};
 use crate::oracle::Pair;
 use crate::tables::anomaly;

@@ -1,9 +1,9 @@
 //! What every emulated launch shares: the task queue, one thread a block, and the record of the launch.
 
-use super::clock::Clock;
 use super::tiles::{Checked, Outputs, Problem};
 use crate::launch::LaunchRaw;
 use crate::oracle::Pair;
+use harness_core::emulated::{self, Clock};
 use harness_core::launch::LaunchTrace;
 use schema::cell::LaunchConfig;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -87,15 +87,8 @@ pub(super) fn first_start(reports: &[BlockReport]) -> u64 {
 
 /// What every launch records, whatever its blocks do.
 pub(super) fn trace(config: LaunchConfig, sms: u32, host_start_ns: u64, reports: &[BlockReport]) -> LaunchTrace {
-    let (start, end) = (first_start(reports), reports.iter().map(|report| report.end_ns).max().unwrap_or(0));
-    let block_sm: Vec<u32> = (0..config.grid).map(|block| block % sms).collect();
-    LaunchTrace {
-        config,
-        host_start_ns: host_start_ns.cast_signed(),
-        wall_ns: narrow(end - start),
-        clock: clock_windows(&block_sm, sms, reports),
-        block_sm,
-    }
+    let blocks: Vec<(u64, u64)> = reports.iter().map(|report| (report.start_ns, report.end_ns)).collect();
+    emulated::trace(config, sms, host_start_ns, &blocks)
 }
 
 /// The record of a launch without urgent work.
@@ -120,20 +113,4 @@ pub(super) fn launch_raw(
         urgent_not_once: 0,
         deadline_hits: 0,
     }
-}
-
-/// One window per SM over its first block: an emulated cycle is a nanosecond.
-fn clock_windows(block_sm: &[u32], sms: u32, reports: &[BlockReport]) -> Vec<(u32, u32, u32)> {
-    let first_block = |sm: u32| block_sm.iter().zip(reports).find(|(of, _)| **of == sm);
-    let window = |sm: u32| {
-        let (_, report) = first_block(sm)?;
-        let ns = narrow(report.end_ns - report.start_ns).max(1);
-        Some((sm, ns, ns))
-    };
-    (0..sms).filter_map(window).collect()
-}
-
-/// Nanoseconds that fit the record's 32 bits; a launch is bounded well below them.
-pub(super) fn narrow(ns: u64) -> u32 {
-    u32::try_from(ns).unwrap_or(u32::MAX)
 }

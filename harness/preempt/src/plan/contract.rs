@@ -52,61 +52,48 @@ fn per_sm(stem: &str) -> String {
 }
 
 fn launches() -> LaunchSpec {
-    let tally = |column: &str, what: &str, warmup| Tally { column: column.to_owned(), what: what.to_owned(), warmup };
-    let balance = |asked: &str, done: &str, what: &str, warmup| Balance {
-        asked: asked.to_owned(),
-        done: done.to_owned(),
-        what: what.to_owned(),
-        warmup,
-    };
     LaunchSpec {
         // What a launch discarded as warm-up did not serve is the reason it was discarded; its tasks count like any other's.
         work: vec![
-            balance("tasks", "executed", "tasks", true),
-            balance("urgent_requested", "urgent_executed", "urgent tasks requested", false),
+            Balance::new("tasks", "executed", "tasks", true),
+            Balance::new("urgent_requested", "urgent_executed", "urgent tasks requested", false),
         ],
         wrong: vec![
-            tally("wrong_tiles", "tiles disagree with the oracle", true),
-            tally("unwritten_tiles", "tiles were never written", true),
-            tally("urgent_wrong", "urgent tiles disagree with the oracle", true),
+            Tally::new("wrong_tiles", "tiles disagree with the oracle", true),
+            Tally::new("unwritten_tiles", "tiles were never written", true),
+            Tally::new("urgent_wrong", "urgent tiles disagree with the oracle", true),
         ],
         poison: Some("wrong_tiles".to_owned()),
         once: vec![
-            tally("not_once", "tasks were not executed exactly once", true),
-            tally("urgent_not_once", "urgent tasks were not executed exactly once", false),
+            Tally::new("not_once", "tasks were not executed exactly once", true),
+            Tally::new("urgent_not_once", "urgent tasks were not executed exactly once", false),
         ],
-        zero: vec![tally("deadline_hits", "blocks hit their deadline", false)],
+        zero: vec![Tally::new("deadline_hits", "blocks hit their deadline", false)],
     }
 }
 
-fn column(name: &str, kind: Kind, role: Role) -> ColumnSpec {
-    ColumnSpec { name: name.to_owned(), kind, role }
-}
-
-fn table(columns: Vec<ColumnSpec>, key: &[&str]) -> TableSpec {
-    TableSpec { columns, key: key.iter().map(|name| (*name).to_owned()).collect(), blocks: None }
-}
-
 fn indices<const N: usize>(names: [&str; N]) -> Vec<ColumnSpec> {
-    names.map(|name| column(name, Kind::U32, Role::Index)).into()
+    names.map(|name| ColumnSpec::new(name, Kind::U32, Role::Index)).into()
 }
 
 /// One row a recorded tile.
 fn tiles() -> TableSpec {
     let mut columns = indices(["launch", "block", "sm", "tile"]);
-    columns.push(column("wall_ns", Kind::U32, Role::DeviceDuration));
-    table(columns, &["launch", "block", "tile"])
+    columns.push(ColumnSpec::new("wall_ns", Kind::U32, Role::DeviceDuration));
+    TableSpec::new(columns, &["launch", "block", "tile"])
 }
 
 /// One row an urgent task, one drain each.
 fn waits() -> TableSpec {
     let mut columns = indices(["launch"]);
     let host = ["arrival_ns", "issue_ns", "start_ns", "done_ns", "drain_done_ns"];
-    columns.extend(host.map(|name| column(name, Kind::U32, Role::HostInstant)));
-    columns.extend(["device_start_ns", "device_done_ns"].map(|name| column(name, Kind::I64, Role::DeviceInstant)));
-    columns.push(column("device_drain_ns", Kind::I64, Role::DeviceDuration));
-    columns.push(column("anomaly", Kind::U32, Role::Anomaly));
-    table(columns, &["launch"])
+    columns.extend(host.map(|name| ColumnSpec::new(name, Kind::U32, Role::HostInstant)));
+    columns.extend(
+        ["device_start_ns", "device_done_ns"].map(|name| ColumnSpec::new(name, Kind::I64, Role::DeviceInstant)),
+    );
+    columns.push(ColumnSpec::new("device_drain_ns", Kind::I64, Role::DeviceDuration));
+    columns.push(ColumnSpec::new("anomaly", Kind::U32, Role::Anomaly));
+    TableSpec::new(columns, &["launch"])
 }
 
 /// One row an event of a launch with a schedule; instants count from the set instant.
@@ -148,15 +135,15 @@ fn yields() -> TableSpec {
         columns: crate::tables::BLOCK_ROWS.iter().map(|name| (*name).to_owned()).collect(),
         derived: derived.map(|(event, how)| Derivation { event: event.to_owned(), how }).into(),
     };
-    let columns = columns.map(|(name, kind, role)| column(name, kind, role)).into();
-    TableSpec { blocks: Some(blocks), ..table(columns, &["launch", "event"]) }
+    let columns = columns.map(|(name, kind, role)| ColumnSpec::new(name, kind, role)).into();
+    TableSpec { blocks: Some(blocks), ..TableSpec::new(columns, &["launch", "event"]) }
 }
 
 /// One row a drain of an ABBA quad.
 fn drains() -> TableSpec {
     let mut columns = indices(["launch", "quad", "position", "arm"]);
-    columns.push(column("wall_ns", Kind::U32, Role::DeviceDuration));
-    table(columns, &["launch", "quad", "position"])
+    columns.push(ColumnSpec::new("wall_ns", Kind::U32, Role::DeviceDuration));
+    TableSpec::new(columns, &["launch", "quad", "position"])
 }
 
 fn of(column: &str) -> Expr {
@@ -177,23 +164,7 @@ const FAR_TAIL: &[Q] = &[Q::P50, Q::P99, Q::P999];
 
 /// Quantiles of a time over the events of launches.
 fn time(stem: &str, unit: Unit, expr: Expr, quantiles: &[Q], ends: Option<(String, String)>) -> MetricSpec {
-    let recipe = Recipe::Quantiles {
-        stem: stem.to_owned(),
-        unit,
-        of: expr,
-        quantiles: quantiles.to_vec(),
-        by: "launch".to_owned(),
-        only: None,
-    };
-    MetricSpec { recipe, ends, shown: false }
-}
-
-fn shown(spec: MetricSpec) -> MetricSpec {
-    MetricSpec { shown: true, ..spec }
-}
-
-fn plain(recipe: Recipe) -> MetricSpec {
-    MetricSpec { recipe, ends: None, shown: false }
+    MetricSpec { ends, ..MetricSpec::plain(Recipe::quantiles(stem, unit, expr, quantiles)) }
 }
 
 fn ordered(from: &str, to: &str) -> Check {
@@ -201,7 +172,7 @@ fn ordered(from: &str, to: &str) -> Check {
 }
 
 fn kind(mode: &str, grid: Option<u32>, symbol_end: &str, slot: Option<&str>) -> LaunchKind {
-    LaunchKind { mode: mode.to_owned(), grid, symbol_end: symbol_end.to_owned(), slot: slot.map(per_sm) }
+    LaunchKind::new(mode, grid, symbol_end, slot.map(per_sm).as_deref())
 }
 
 fn polling(poll: u32) -> String {
@@ -259,7 +230,7 @@ impl Preempt<'_> {
                     of: leg_of(leg),
                     host,
                 };
-                let metrics = vec![plain(delay), plain(Recipe::Anomalies)];
+                let metrics = vec![MetricSpec::plain(delay), MetricSpec::plain(Recipe::Anomalies)];
                 spec(LEGS, vec![kind(mode, None, &polling(1), None)], expects, event_checks(host), metrics)
             }
             Work::Calibrate { blocks, .. } => {
@@ -275,7 +246,7 @@ impl Preempt<'_> {
                         vec![kind("calibrate", Some(blocks), "", Some("calibrate"))],
                         expects(events, plan.launches.into(), false, None, Redraws::None, 1),
                         vec![Check::EqualRows, add_up],
-                        vec![shown(wall)],
+                        vec![wall.shown()],
                     )
                 }
             }
@@ -357,8 +328,8 @@ impl Preempt<'_> {
             time(stem, Unit::DeviceUs, of(column), quantiles, ends("set", end))
         };
         let mut metrics = vec![
-            shown(us("preempt_latency", "last_ready_ns", FAR_TAIL, "last ready")),
-            shown(us("first_observer", "first_observer_ns", TAIL, "first observer")),
+            us("preempt_latency", "last_ready_ns", FAR_TAIL, "last ready").shown(),
+            us("first_observer", "first_observer_ns", TAIL, "first observer").shown(),
             us("last_observer", "last_observer_ns", TAIL, "last observer"),
             us("visibility", "visibility_ns", TAIL, "last poll of the old generation"),
             us("urgent_e2e", "urgent_done_ns", TAIL, "urgent done"),
@@ -372,15 +343,18 @@ impl Preempt<'_> {
         ];
         if matches!(cell.work, Work::Yield { set: Setter::Host, .. }) {
             let e2e = time("host_e2e", Unit::HostUs, yield_e2e(), TAIL, ends("host issue", "host-observed done"));
-            metrics.push(shown(e2e));
+            metrics.push(e2e.shown());
         }
-        metrics.push(plain(Recipe::Anomalies));
+        metrics.push(MetricSpec::plain(Recipe::Anomalies));
         if let Some(over) = self.full_baseline(cell) {
-            metrics.push(shown(plain(Recipe::Ratio {
-                over: format!("{}/{}", over.phase.name(), over.name),
-                over_of: baseline_e2e(),
-                of: yield_e2e(),
-            })));
+            metrics.push(
+                MetricSpec::plain(Recipe::Ratio {
+                    over: format!("{}/{}", over.phase.name(), over.name),
+                    over_of: baseline_e2e(),
+                    of: yield_e2e(),
+                })
+                .shown(),
+            );
         }
         metrics
     }
@@ -527,15 +501,15 @@ fn wait_checks() -> Vec<Check> {
 fn wait_metrics() -> Vec<MetricSpec> {
     let seen = ends("host issue", "host sees the urgent kernel start");
     vec![
-        shown(time("urgent_wait", Unit::HostUs, between("issue_ns", "start_ns"), TAIL, seen)),
-        shown(time("host_e2e", Unit::HostUs, baseline_e2e(), TAIL, ends("host issue", "host-observed done"))),
-        plain(Recipe::Correlation {
+        time("urgent_wait", Unit::HostUs, between("issue_ns", "start_ns"), TAIL, seen).shown(),
+        time("host_e2e", Unit::HostUs, baseline_e2e(), TAIL, ends("host issue", "host-observed done")).shown(),
+        MetricSpec::plain(Recipe::Correlation {
             name: "remaining_drain_corr".to_owned(),
             a: between("issue_ns", "start_ns"),
             b: between("issue_ns", "drain_done_ns"),
         }),
         time("drain", Unit::DeviceMs, of("device_drain_ns"), MEDIAN, ends("first block's start", "last block's end")),
-        plain(Recipe::Anomalies),
+        MetricSpec::plain(Recipe::Anomalies),
     ]
 }
 
@@ -593,17 +567,18 @@ fn cost_metrics() -> Vec<MetricSpec> {
         MetricSpec { recipe, ends: ends("first block's start", "last block's end"), shown: false }
     };
     vec![
-        shown(plain(Recipe::Abba {
+        MetricSpec::plain(Recipe::Abba {
             name: "poll_cost_pct".to_owned(),
             quad: "quad".to_owned(),
             position: "position".to_owned(),
             arm: "arm".to_owned(),
             wall: "wall_ns".to_owned(),
             against: Some(("poll_free_blocks".to_owned(), "poll-free blocks".to_owned())),
-        })),
+        })
+        .shown(),
         drain("drain", 1),
         drain("poll_free_drain", 0),
-        plain(Recipe::Rate {
+        MetricSpec::plain(Recipe::Rate {
             name: "fp32_peak_pct".to_owned(),
             work: vec!["tasks".to_owned(), "flop_per_tile".to_owned()],
             of: of("wall_ns"),

@@ -184,6 +184,26 @@ pub struct MetricAt {
     pub metric: String,
 }
 
+impl MetricSpec {
+    /// A metric that is no time, or whose ends do not matter; the page of results does not show it.
+    #[must_use]
+    pub fn plain(recipe: Recipe) -> Self {
+        Self { recipe, ends: None, shown: false }
+    }
+
+    /// The same with its end points.
+    #[must_use]
+    pub fn between(self, from: &str, to: &str) -> Self {
+        Self { ends: Some((from.to_owned(), to.to_owned())), ..self }
+    }
+
+    /// The same, shown on the page of results.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        Self { shown: true, ..self }
+    }
+}
+
 impl Q {
     /// What ends a metric's name.
     #[must_use]
@@ -214,6 +234,12 @@ impl Unit {
 }
 
 impl Expr {
+    /// A column.
+    #[must_use]
+    pub fn column(name: &str) -> Self {
+        Self::Column(name.to_owned())
+    }
+
     /// The columns it is made of.
     #[must_use]
     pub fn columns(&self) -> Vec<&str> {
@@ -226,6 +252,20 @@ impl Expr {
 }
 
 impl Recipe {
+    /// Quantiles of a time over all events, with an interval drawn from whole launches.
+    #[must_use]
+    pub fn quantiles(stem: &str, unit: Unit, of: Expr, quantiles: &[Q]) -> Self {
+        let (stem, quantiles, by) = (stem.to_owned(), quantiles.to_vec(), "launch".to_owned());
+        Self::Quantiles { stem, unit, of, quantiles, by, only: None }
+    }
+
+    /// The product of facts over the median of a time, in 10^12 a second, with an interval drawn from whole launches.
+    #[must_use]
+    pub fn rate(name: &str, work: &[&str], of: Expr) -> Self {
+        let work = work.iter().map(|fact| (*fact).to_owned()).collect();
+        Self::Rate { name: name.to_owned(), work, of, by: "launch".to_owned(), only: None, peak: None }
+    }
+
     /// The names of every metric that it may give.
     #[must_use]
     pub fn names(&self) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! What several rules read from launch tables: the launches that count, without warm-up.
 
 use super::evidence::{CellEvidence, Evidence};
+use schema::contract::POISON_MODE;
 use schema::table::Table;
 use std::collections::BTreeSet;
 
@@ -10,13 +11,10 @@ pub(super) fn sum(table: &Table, column: &str) -> Result<u64, String> {
     Ok(values.iter().map(|value| u64::from(*value)).sum())
 }
 
-/// The mode of launches in which the harness plants a wrong output on purpose, so that its oracle must catch it.
-const POISON: &str = "poison";
-
 /// For each launch of a cell, whether a wrong output was planted in it.
 pub(super) fn poisoned(cell: &CellEvidence, launches: &Table) -> Result<Vec<bool>, String> {
     let configs = &cell.data.record.configs;
-    let mode = |config: &u32| configs.get(*config as usize).map(|config| config.mode == POISON);
+    let mode = |config: &u32| configs.get(*config as usize).map(|config| config.mode == POISON_MODE);
     let known = u32s(launches, "config")?.iter().map(mode).collect::<Option<Vec<bool>>>();
     known.ok_or_else(|| "a launch refers to no configuration".to_owned())
 }

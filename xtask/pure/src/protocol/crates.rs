@@ -26,7 +26,14 @@ pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<
         let mut manifest = table(&path, read)?;
         manifest.retain(|section, _| DECISIVE.contains(&section));
         for section in ["dependencies", "build-dependencies"] {
-            names.extend(manifest.get(section).and_then(Value::as_table).into_iter().flat_map(|t| t.keys().cloned()));
+            let Some(dependencies) = manifest.get_mut(section).and_then(Value::as_table_mut) else { continue };
+            let others: Vec<String> = dependencies.keys().filter(|name| *name != experiment).cloned().collect();
+            for name in others {
+                if is_experiment(&name, read)? {
+                    dependencies.remove(&name);
+                }
+            }
+            names.extend(dependencies.keys().cloned());
         }
         parts.insert(path, digest(&manifest)?);
     }
@@ -38,6 +45,11 @@ pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<
         parts.insert("rust-toolchain.toml".to_owned(), digest(&channel)?);
     }
     Ok(parts)
+}
+
+/// Whether a dependency of the harness is an experiment's crate: it lies below `harness/` under its own name, as the schema does.
+fn is_experiment(name: &str, read: &mut Reader<'_>) -> Result<bool> {
+    Ok(name != "schema" && read(&format!("harness/{name}/Cargo.toml"))?.is_some())
 }
 
 fn table(path: &str, read: &mut Reader<'_>) -> Result<Table> {

@@ -7,6 +7,7 @@
 use anyhow::{Context, Result};
 use host::files::{self, remove};
 use schema::Digest;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The sources that a target folder is built from.
@@ -59,7 +60,12 @@ fn members(root: &Path) -> Result<Vec<PathBuf>> {
     let table: toml::Table = text.parse().context("Cargo.toml is malformed")?;
     let members = table.get("workspace").and_then(|workspace| workspace.get("members")?.as_array());
     let members = members.context("Cargo.toml names no members")?;
-    Ok(members.iter().filter_map(|member| Some(PathBuf::from(member.as_str()?))).collect())
+    let mut members: BTreeSet<PathBuf> = members.iter().filter_map(|member| Some(member.as_str()?.into())).collect();
+    // Cargo makes a member of what the harness depends on by its path, as an experiment.
+    let harness = PathBuf::from("harness");
+    let below = files::entries(&root.join(&harness))?.into_iter().map(|name| harness.join(name));
+    members.extend(below.filter(|folder| root.join(folder).join("Cargo.toml").is_file()));
+    Ok(members.into_iter().collect())
 }
 
 /// The name of the package in a folder.

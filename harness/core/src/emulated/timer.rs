@@ -1,21 +1,20 @@
 //! Quantum and cross-SM offset of the emulated timer, by the same ping-pong that the kernel plays.
 
-use super::clock::Clock;
-use super::config;
-use super::grid::{BlockReport, narrow, trace};
-use harness_core::launch::TimerTrace;
+use super::{Clock, config, narrow, trace};
+use crate::launch::TimerTrace;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
 /// Reads of the timer among which the smallest step is looked for.
 const READS: u32 = 2000;
 
-pub(super) fn measure(clock: Clock, sms: u32, rounds: u32) -> TimerTrace {
+/// Measures the emulated timer: its step, and the offset of each of `sms` SMs to that of block 0.
+#[must_use]
+pub fn timer(clock: Clock, sms: u32, rounds: u32) -> TimerTrace {
     let start_ns = clock.now();
     let exchanges = (0..sms).map(|sm| exchange(clock, sm, rounds)).collect();
     let quantum_ns = quantum(clock);
-    let report = BlockReport { start_ns, end_ns: clock.now(), ..BlockReport::default() };
     let config = config("preempt_timer_offset", "timer", sms, true);
-    let launch = trace(config, sms, start_ns, &vec![report; sms as usize]);
+    let launch = trace(config, sms, start_ns, &vec![(start_ns, clock.now()); sms as usize]);
     TimerTrace { quantum_ns, sms: exchanges, launch }
 }
 
@@ -61,7 +60,7 @@ mod tests {
 
     #[test]
     fn one_clock_has_a_small_quantum_and_offsets_within_the_round_trip() {
-        let raw = measure(Clock::start(), 2, 20);
+        let raw = timer(Clock::start(), 2, 20);
         assert!(raw.quantum_ns > 0 && raw.quantum_ns < 1_000_000);
         assert_eq!(raw.sms.len(), 2);
         for (_, offset, rtt, rounds) in raw.sms {

@@ -4,22 +4,28 @@ use std::time::{Duration, Instant};
 
 /// A monotonic clock that every emulated block reads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     origin: Instant,
 }
 
 impl Clock {
-    pub(super) fn start() -> Self {
+    /// A clock that starts now.
+    #[must_use]
+    pub fn start() -> Self {
         Self { origin: Instant::now() }
     }
 
     /// Nanoseconds since the start, plus one, so that zero can mean "never".
-    pub(super) fn now(&self) -> u64 {
+    ///
+    /// # Panics
+    /// When a run lasts 584 years.
+    #[must_use]
+    pub fn now(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_nanos()).expect("no run lasts 584 years") + 1
     }
 
     /// Waits until `ready` says so; false when the clock passes `deadline` first.
-    pub(super) fn wait(&self, deadline: u64, mut ready: impl FnMut() -> bool) -> bool {
+    pub fn wait(&self, deadline: u64, mut ready: impl FnMut() -> bool) -> bool {
         loop {
             if ready() {
                 return true;
@@ -32,7 +38,7 @@ impl Clock {
     }
 
     /// Waits until the clock shows at least `until`. Long waits leave the cores to the blocks.
-    pub(super) fn wait_until(&self, until: u64) {
+    pub fn wait_until(&self, until: u64) {
         const COARSE_NS: u64 = 300_000;
         loop {
             let now = self.now();
