@@ -102,7 +102,7 @@ fn a_bundle_passes_only_where_history_knows_it() {
     refuses("source", "another commit", plant(|e, _| e.bundle.as_mut().unwrap().commit = "0".repeat(40)));
     refuses("source", "name different sources", plant(|e, _| e.bundle.as_mut().unwrap().source = Digest::of(b"x")));
     refuses("source", "other claims than the run", plant(|e, _| e.bundle.as_mut().unwrap().claims.clear()));
-    refuses("source", "another plan", plant(|e, _| e.bundle.as_mut().unwrap().plans.clear()));
+    refuses("source", "does not name the plan", plant(|e, _| e.bundle.as_mut().unwrap().plans.clear()));
     refuses("environment", "does not carry", plant(|e, _| e.build.as_mut().unwrap().toolkit = "bundle".to_owned()));
 }
 
@@ -457,7 +457,7 @@ fn registration() {
     );
     refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
     refuses("registration", "no git history", |_, f| f.history = None);
-    refuses("registration", "another claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
+    refuses("registration", "different claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
     refuses("registration", "another plan", |e, _| e.manifest.predicate.plan = Digest::of(b"x"));
     refuses("registration", "another plan", |e, _| e.manifest.predicate.profile = ProfileName::Smoke);
     refuses("registration", "another plan", |e, _| e.manifest.predicate.experiment = "other".to_owned());
