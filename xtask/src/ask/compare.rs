@@ -4,8 +4,8 @@
 //! a run may be published is not judged here; refusals in its verdict are only reported.
 
 use super::verify::{layouts_of, sealed_bytes};
-use crate::runs::evidence;
 use crate::runs::layout::Layout;
+use crate::runs::{evidence, published};
 use anyhow::{Context, Result};
 use host::failure::fail;
 use host::paths::Paths;
@@ -13,6 +13,7 @@ use pure::compare::{Compared, Comparison, Difference, Word, compare as compare_e
 use pure::gate::Evidence;
 use pure::text::plain;
 use schema::ExitCode;
+use schema::contract::{CONTRACT, Contract};
 use serde::Serialize;
 use std::fmt;
 
@@ -48,9 +49,28 @@ pub struct Side {
 /// # Errors
 /// Exit 2 when one is no run, 16 when a byte of one is not as it was sealed or nothing follows from its events.
 pub fn compare(paths: &Paths, a: &str, b: &str) -> Result<Report> {
-    let ((a, evidence_a), (b, evidence_b)) = (load(paths, a)?, load(paths, b)?);
+    let ((a, mut evidence_a), (b, mut evidence_b)) = (load(paths, a)?, load(paths, b)?);
+    if evidence_a.contract_digest.is_none() && evidence_b.contract_digest.is_none() {
+        // Both are from before there were contracts: the newest published one says how such tables are read.
+        let contract = newest_contract(paths, &evidence_a.plan.experiment)?;
+        (evidence_a.contract, evidence_b.contract) = (contract.clone(), contract);
+    }
     let comparison = compare_evidence(&evidence_a, &evidence_b);
     Ok(Report { first_difference: comparison.environment.first().cloned(), comparison, a, b })
+}
+
+/// The contract of the newest published run of an experiment that has one; the empty one where none has.
+fn newest_contract(paths: &Paths, experiment: &str) -> Result<Contract> {
+    for run in published::ids(paths)?.into_iter().rev() {
+        let layout = Layout::published(paths, run);
+        if layout.read(CONTRACT)?.is_some() {
+            let (contract, _) = evidence::contract(&layout)?;
+            if contract.experiment == experiment {
+                return Ok(contract);
+            }
+        }
+    }
+    Ok(Contract::default())
 }
 
 fn load(paths: &Paths, target: &str) -> Result<(Side, Evidence)> {

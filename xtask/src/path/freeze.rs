@@ -175,7 +175,7 @@ mod tests {
     fn an_unknown_experiment_is_named_with_those_there_are() {
         let (_dir, paths) = paths_with(&shipped());
         let error = freeze(&paths, "premept", ProfileName::Smoke, &[]).unwrap_err();
-        assert!(error.to_string().contains("there is preempt"), "{error}");
+        assert!(error.to_string().contains("the experiments are preempt"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use host::failure::does_not_hold;
 use host::paths::Paths;
 use pure::counters;
-use pure::derive::derive;
+use pure::derive::{Derived, derive};
 use pure::gate::evidence::{CellEvidence, CounterEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
 use pure::names::is_id;
 use pure::provenance::Origin;
@@ -95,7 +95,11 @@ pub fn load(layout: &Layout) -> Result<Evidence> {
     let contract = has(CONTRACT).then(|| contract(layout)).transpose()?;
     let (contract, contract_digest) = contract.map_or_else(Default::default, |(it, digest)| (it, Some(digest)));
     Ok(Evidence {
-        recomputed: derive(&contract, &manifest.predicate.run, &data),
+        // Without a contract there are no recipes, and the gates say so.
+        recomputed: match contract_digest {
+            Some(_) => derive(&contract, &manifest.predicate.run, &data),
+            None => Derived::default(),
+        },
         contract,
         contract_digest,
         plan_digest: text(layout, "plan.toml").map(Digest::of)?,

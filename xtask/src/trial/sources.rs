@@ -14,8 +14,9 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
         text("harness/Cargo.toml", "[dependencies]\n"),
         text("harness/schema/Cargo.toml", "[dependencies]\n"),
         text("harness/schema/src/lib.rs", "pub const FORMAT: u32 = 1;\n"),
-        text("harness/src/lib.rs", "pub mod timing;\n"),
-        text("harness/src/timing.rs", "/// How long.\npub fn settle_ns() -> u32 {\n    100\n}\n"),
+        text("harness/core/Cargo.toml", "[dependencies]\n"),
+        text("harness/core/src/lib.rs", "pub mod timing;\n"),
+        text("harness/core/src/timing.rs", "/// How long.\npub fn settle_ns() -> u32 {\n    100\n}\n"),
         text("kernels/preempt/made_up.cu", "// Made up.\n"),
     ]
 }

@@ -122,13 +122,13 @@ fn a_changed_kernel_makes_stale_what_rests_on_it_and_nothing_else() {
 #[test]
 fn comments_keep_numbers_and_the_harness_s_timing_does_not() {
     let disk = published();
-    replace(&disk, "harness/src/timing.rs", "/// How long.", "// Reworded.\n\n/// For how long it settles.");
+    replace(&disk, "harness/core/src/timing.rs", "/// How long.", "// Reworded.\n\n/// For how long it settles.");
     replace(&disk, "kernels/preempt/made_up.cu", "// Made up.", "// Reworded.");
-    check_all(&ask(&disk), State::Current, "2 source files changed, and SASS, protocol");
+    check_all(&ask(&disk), State::Current, "2 source files changed, but SASS, protocol");
     note(&disk, "K-001", carry_over(RUN));
     check_all(&ask(&disk), State::CarriedOver, "carried over by K-001: a reason; 2 source files changed");
-    replace(&disk, "harness/src/timing.rs", "100", "200");
-    check_all(&ask(&disk), State::Stale, "harness: harness/src/timing.rs");
+    replace(&disk, "harness/core/src/timing.rs", "100", "200");
+    check_all(&ask(&disk), State::Stale, "harness: harness/core/src/timing.rs");
 }
 
 #[test]
@@ -175,7 +175,9 @@ fn a_changed_plan_makes_stale_the_numbers_of_that_phase() {
     });
     check_all(&ask(&disk), State::Current, "");
     edit(|plan| drop(calibrate(plan).insert("k".to_owned(), vec![96].into())));
-    check_stale(&ask(&disk), "a list of phase calibrate lacks what it had", |id| of_phase(id, "calibrate"));
+    check_stale(&ask(&disk), "the plan's lists of phase calibrate lack an entry that they had", |id| {
+        of_phase(id, "calibrate")
+    });
     fs_err::remove_file(disk.root.path().join(name)).unwrap();
     check_all(&ask(&disk), State::Stale, "plan: this tree's plan file no longer has such a run");
 }
@@ -219,12 +221,12 @@ fn what_cannot_be_known_here_is_said_and_never_called_stale() {
     assert!(report.unknown.iter().all(|number| number.why.contains("not rebuilt here")));
     assert_eq!(report.exit_code(), ExitCode::Environment);
     assert!(report.to_string().ends_with("cannot be judged on this machine"), "{report}");
-    replace(&disk, "harness/src/timing.rs", "100", "200");
-    check_all(&status(&disk.paths, &unbuilt).unwrap(), State::Stale, "harness: harness/src/timing.rs");
+    replace(&disk, "harness/core/src/timing.rs", "100", "200");
+    check_all(&status(&disk.paths, &unbuilt).unwrap(), State::Stale, "harness: harness/core/src/timing.rs");
 
     let mut other = built(&disk).unwrap();
     other.nvcc = "another nvcc".to_owned();
-    replace(&disk, "harness/src/timing.rs", "200", "100");
+    replace(&disk, "harness/core/src/timing.rs", "200", "100");
     check_all(&status(&disk.paths, &Ok(other.clone())).unwrap(), State::Current, "");
     other.kernels[0].sass_digest = Digest::of("changed");
     let report = status(&disk.paths, &Ok(other)).unwrap();
@@ -247,10 +249,10 @@ fn a_shallow_clone_says_how_to_get_the_measured_commit() {
 #[test]
 fn a_harness_that_does_not_parse_is_an_error_of_the_build() {
     let disk = published();
-    replace(&disk, "harness/src/timing.rs", "fn settle_ns", "fn (");
+    replace(&disk, "harness/core/src/timing.rs", "fn settle_ns", "fn (");
     let error = status(&disk.paths, &built(&disk)).unwrap_err();
     assert_eq!(host::failure::code_of(&error), ExitCode::Build);
-    assert!(error.to_string().contains("harness/src/timing.rs does not parse"), "{error:#}");
+    assert!(error.to_string().contains("harness/core/src/timing.rs does not parse"), "{error:#}");
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn a_cell_of_another_run_is_refused_though_every_digest_matches() {
     let other = csv.replace("20260101T000000Z-test-00000000", "20260102T000000Z-test-00000000");
     assert_ne!(other, csv);
     reseal(&disk, CSV, other.as_bytes());
-    says(&verify_raw(&disk), CSV, "recompute", "another summary");
+    says(&verify_raw(&disk), CSV, "recompute", "a different summary");
     // A sealed run is never sealed anew as something else.
     let (disk, inputs) = Trial::of_events(50).write();
     let sealed = crate::steps::seal::seal(&disk.run(), inputs.clone()).unwrap();

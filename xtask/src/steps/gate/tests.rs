@@ -100,9 +100,9 @@ fn a_bundle_passes_only_where_history_knows_it() {
     );
     refuses("source", "holds no bundle.json", plant(|e, _| e.bundle = None));
     refuses("source", "another commit", plant(|e, _| e.bundle.as_mut().unwrap().commit = "0".repeat(40)));
-    refuses("source", "another source", plant(|e, _| e.bundle.as_mut().unwrap().source = Digest::of(b"x")));
+    refuses("source", "name different sources", plant(|e, _| e.bundle.as_mut().unwrap().source = Digest::of(b"x")));
     refuses("source", "other claims than the run", plant(|e, _| e.bundle.as_mut().unwrap().claims.clear()));
-    refuses("source", "another plan", plant(|e, _| e.bundle.as_mut().unwrap().plans.clear()));
+    refuses("source", "does not name the plan", plant(|e, _| e.bundle.as_mut().unwrap().plans.clear()));
     refuses("environment", "does not carry", plant(|e, _| e.build.as_mut().unwrap().toolkit = "bundle".to_owned()));
 }
 
@@ -148,11 +148,11 @@ fn environment() {
     refuses("environment", "slept for 60000 ms", |e, _| {
         e.environment.time.as_mut().unwrap()[1].boottime_ms += 60_000;
     });
-    refuses("environment", "of it watched", |e, _| {
+    refuses("environment", "telemetry covers", |e, _| {
         let stamps = e.environment.time.as_mut().unwrap();
         *stamps = vec![stamps[0], *stamps.last().unwrap()];
     });
-    refuses("environment", "of it watched", |e, _| {
+    refuses("environment", "telemetry covers", |e, _| {
         // The cells of a call that was interrupted: the next one only looks whether they are there.
         let stamps = e.environment.time.as_mut().unwrap();
         let last = stamps.len() - 2;
@@ -212,7 +212,7 @@ fn a_half_watched_cell_is_refused_and_one_watched_by_half_is_not() {
                 (stamp.monotonic_ms + by, stamp.boottime_ms + by, stamp.wall_ms + by);
         }
         let gate = judge(&evidence, &facts).into_iter().find(|gate| gate.name == "environment").unwrap();
-        gate.reason.contains("of it watched")
+        gate.reason.contains("telemetry covers")
     };
     assert_eq!([0.0, 0.4, 0.6, 1.0].map(refused), [true, true, false, false]);
 }
@@ -345,19 +345,19 @@ fn sanitizer() {
             let at = control(e, tool);
             e.sanitizer.remove(at);
         });
-        refuses("sanitizer", "no clean work", |e, _| {
+        refuses("sanitizer", "shows no launch that ran clean", |e, _| {
             let at = program(e, tool);
             e.sanitizer[at].verdict.launches = 0;
         });
-        refuses("sanitizer", "no clean work", |e, _| {
+        refuses("sanitizer", "shows no launch that ran clean", |e, _| {
             let at = program(e, tool);
             e.sanitizer[at].verdict.sites.insert("claim".to_owned(), 0);
         });
-        refuses("sanitizer", "no clean work", |e, _| {
+        refuses("sanitizer", "shows no launch that ran clean", |e, _| {
             let at = program(e, tool);
             e.sanitizer[at].verdict.sites.insert("copy".to_owned(), 0);
         });
-        refuses("sanitizer", "no clean work", |e, _| {
+        refuses("sanitizer", "shows no launch that ran clean", |e, _| {
             let at = program(e, tool);
             e.sanitizer[at].verdict.configs.iter_mut().for_each(|config| config.cubin = Some(Digest::of(b"x")));
         });
@@ -449,7 +449,7 @@ fn registration() {
     refuses("registration", "was committed with the measured commit itself", ask(Registration::Same, |_| {}));
     refuses(
         "registration",
-        "a threshold or term was edited",
+        "this tree holds another threshold or term",
         ask(Registration::Before, |disk| {
             let edited = toml::to_string(&claims("9999")).unwrap();
             disk.put("harness/experiments/preempt/claims.toml", &edited);
@@ -457,7 +457,7 @@ fn registration() {
     );
     refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
     refuses("registration", "no git history", |_, f| f.history = None);
-    refuses("registration", "another claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
+    refuses("registration", "different claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
     refuses("registration", "another plan", |e, _| e.manifest.predicate.plan = Digest::of(b"x"));
     refuses("registration", "another plan", |e, _| e.manifest.predicate.profile = ProfileName::Smoke);
     refuses("registration", "another plan", |e, _| e.manifest.predicate.experiment = "other".to_owned());

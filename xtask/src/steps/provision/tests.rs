@@ -323,7 +323,7 @@ fn a_gpu_that_may_not_be_opened_inside_is_refused_before_any_work() {
         "echo words; exit 92",
         "echo 'Failed to initialize NVML: Insufficient Permissions'; exit 4",
     ] {
-        check_refused("run ", script, true, "may not be opened from a container", "no-cgroups");
+        check_refused("run ", script, true, "cannot be opened from a container", "no-cgroups");
     }
     let lost = "echo 'Failed to initialize NVML: Unknown Error'; exit 255";
     check_refused("run ", lost, true, "or no longer", "daemon-reload");

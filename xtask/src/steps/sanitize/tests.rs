@@ -464,7 +464,7 @@ fn a_program_that_fails_without_a_tool_is_not_clean_under_one() {
 
 #[test]
 fn an_empty_or_odd_list_of_programs_is_refused() {
-    for list in ["", "control_shared_race\n", "../escape\n", "-flag\n", "two words\n"] {
+    for list in ["", "control_shared_race\n", "../escape\n", "-flag\n", "name ../site\n"] {
         let (place, mut fake) = (Place::new(), Fake::new(Trick::None));
         fake.list = list.to_owned();
         assert_eq!(code_of(&place.sanitize(&fake).unwrap_err()), ExitCode::Sanitizer, "{list:?}");

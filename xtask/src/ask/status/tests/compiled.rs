@@ -50,7 +50,7 @@ fn a_pass_over_comments_and_headers_keeps_every_number_and_a_constant_takes_its_
     for (name, text) in real_kernels(root) {
         disk.put(&name, &format!("// A remark.\n{}", text.replace("// ", "//  Reworded: ")));
     }
-    check_all(&ask(&disk, &provisioned), State::Current, "source files changed, and SASS, protocol");
+    check_all(&ask(&disk, &provisioned), State::Current, "source files changed, but SASS, protocol");
 
     let calibrate = &real_kernels(root)["kernels/preempt/calibrate.cu"];
     assert!(calibrate.contains("kNoTask = 0xFFFFFFFFu"));

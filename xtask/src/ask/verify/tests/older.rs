@@ -180,7 +180,7 @@ fn what_the_bytes_of_an_older_run_show_is_checked() {
     verdict.gates[3].passed = false;
     fs_err::write(&path, to_bytes(&verdict).unwrap()).unwrap();
     reseal_manifest(&disk, &fs_err::read_to_string(disk.run().join(MANIFEST)).unwrap());
-    says(&disk, VERDICT, "passes where a gate refuses");
+    says(&disk, VERDICT, "passes although a gate refuses");
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn events_that_never_met_the_hazard() {
     };
     refuses("structure", "7500 events were met by fewer blocks", |e, _| met(e, &|i| if i % 4 == 0 { 2 } else { 1 }));
     refuses("structure", "10000 events were met by fewer blocks", |e, _| met(e, &|_| 0));
-    refuses("sanitizer", "no clean work", |e, _| {
+    refuses("sanitizer", "shows no launch that ran clean", |e, _| {
         e.sanitizer.iter_mut().for_each(|s| s.verdict.sites.retain(|site, _| site != "yield"));
     });
     refuses("structure", "another number of events", |e, _| {
@@ -297,7 +297,7 @@ fn raw_data_lost_with_the_box() {
 /// Every check ended well and counted nothing.
 #[test]
 fn a_check_whose_output_said_nothing() {
-    refuses("sanitizer", "no clean work", |e, _| {
+    refuses("sanitizer", "shows no launch that ran clean", |e, _| {
         for sanitized in &mut e.sanitizer {
             sanitized.verdict.launches = 0;
         }
