@@ -5,10 +5,12 @@ use assert_cmd::Command;
 use harness_core::experiment::{Experiment, open};
 use harness_core::sanitize::sanitize;
 use preempt::PREEMPT;
+use preempt::plan::{Cell, PreemptPlan, Work};
 use schema::cell::{self, CellRecord, LaunchConfig};
-use schema::plan::{Cell, Phase, Plan, PlanFile, ProfileName, Slots, Work, delayed_event};
+use schema::plan::{Plan, PlanFile, ProfileName, Slots};
 use schema::progress::Progress;
 use schema::table::Table;
+use schema::timer::delayed_event;
 use schema::{Digest, ExitCode};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,9 +28,10 @@ struct Run {
 }
 
 impl Run {
-    fn new(phases: &[Phase]) -> Self {
+    fn new(phases: &[&str]) -> Self {
         let file = PlanFile::parse(include_str!("../experiments/preempt/plan.toml")).unwrap();
-        Self::of(file.freeze(ProfileName::Smoke, phases).unwrap())
+        let phases: Vec<String> = phases.iter().map(|phase| (*phase).to_owned()).collect();
+        Self::of(file.freeze(ProfileName::Smoke, &phases).unwrap())
     }
 
     fn of(plan: Plan) -> Self {
@@ -39,10 +42,10 @@ impl Run {
 
     /// A plan that takes no time to speak of.
     fn tiny() -> Self {
-        let mut run = Self::new(&[Phase::Calibrate]);
-        run.plan.profile.calibrate.k = vec![32];
-        run.plan.profile.instrument.delay_events = 2;
-        run.plan.profile.instrument.delay_ns = 1000;
+        let mut run = Self::new(&["calibrate"]);
+        set(&mut run.plan, "calibrate.k", vec![32]);
+        set(&mut run.plan, "instrument.delay_events", 2);
+        set(&mut run.plan, "instrument.delay_ns", 1000);
         Self::of(run.plan)
     }
 
@@ -51,7 +54,11 @@ impl Run {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        self.plan.cells(&slots())
+        self.preempt().cells(&slots())
+    }
+
+    fn preempt(&self) -> PreemptPlan {
+        PreemptPlan::of(&self.plan).unwrap()
     }
 
     fn path(&self, cell: &Cell, suffix: &str) -> PathBuf {
@@ -76,6 +83,12 @@ impl Run {
         names.sort();
         names
     }
+}
+
+/// Sets a number of the plan's profile, named `phase.number`.
+fn set(plan: &mut Plan, name: &str, value: impl Into<toml::Value>) {
+    let (phase, number) = name.split_once('.').unwrap();
+    plan.profile[phase].as_table_mut().unwrap().insert(number.to_owned(), value.into());
 }
 
 fn harness(args: &[&str]) -> Output {
@@ -118,7 +131,7 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
         Work::Delay(_) | Work::Yield { .. } => preempt::tables::YIELD_EVENTS,
         Work::Cost { .. } => preempt::tables::COST_EVENTS,
     };
-    let events = run.plan.events(&cell.work, &slots());
+    let events = run.preempt().events(&cell.work, &slots());
     let table = check_columns(&run.path(cell, ".parquet"), names);
     // A launch that would not fit is split, and events are spread evenly, rounded up.
     assert!((events..events * 2).contains(&(table.rows() as u64)), "{}", cell.name);
@@ -184,7 +197,7 @@ fn kind(config: &LaunchConfig) -> (String, String, u32, u32) {
 /// What the sanitizer programs of a plan launch, all together.
 fn sanitized(plan: &Plan) -> Vec<(String, String, u32, u32)> {
     let mut kinds = Vec::new();
-    for program in PREEMPT.programs(plan) {
+    for program in PREEMPT.programs(plan).unwrap() {
         let mut say = |line: &Progress| {
             if let Progress::End { configs, .. } = line {
                 kinds.extend(configs.iter().map(kind));
@@ -192,7 +205,7 @@ fn sanitized(plan: &Plan) -> Vec<(String, String, u32, u32)> {
             Ok(())
         };
         let mut bench = open(&PREEMPT, "emulated", None, "lineinfo").unwrap();
-        sanitize(&PREEMPT, &mut *bench, plan, &program, "n", &mut say).unwrap();
+        sanitize(&PREEMPT, &mut *bench, plan, &program.name, "n", &mut say).unwrap();
     }
     kinds
 }
@@ -269,12 +282,12 @@ fn impossible_plans_are_configuration_errors() {
         assert!(stderr.contains(why), "{stderr}");
         assert!(!run.dir.path().join("run/cells").exists());
     };
-    check(&|plan| plan.profile.calibrate.k = vec![24], "24 is not a multiple of 16");
-    check(&|plan| plan.profile.yields.events = 0, "yield.events is 0");
+    check(&|plan| set(plan, "calibrate.k", vec![24]), "24 is not a multiple of 16");
+    check(&|plan| set(plan, "yield.events", 0), "yield.events is 0");
     check(
         &|plan| {
-            plan.phases = vec![Phase::Instrument, Phase::Yield];
-            plan.profile.yields.cells[0].blocks = schema::plan::Residency::Blocks(16);
+            plan.phases.push("yield".to_owned());
+            plan.profile["yield"]["cells"][0]["blocks"] = 16.into();
         },
         "asks for 16 blocks; this device holds 4",
     );
@@ -290,7 +303,9 @@ fn device_burn_and_sanitize_say_what_they_should() {
     let (lines, _) = finished(&harness(&burn), ExitCode::Done);
     assert!(matches!(lines.last(), Some(Progress::Burn { seconds, .. }) if *seconds >= 0.1));
     let listed = harness(&["sanitize", "--list", "--plan", plan.to_str().unwrap()]);
-    assert!(String::from_utf8(listed.stdout).unwrap().lines().any(|line| line == "yield_p4_device"));
+    assert!(
+        String::from_utf8(listed.stdout).unwrap().lines().any(|line| line.split(' ').next() == Some("yield_p4_device"))
+    );
     let args = ["sanitize", "--plan", plan.to_str().unwrap(), "--device", "emulated", "--nonce", "n9", "--program"];
     let (lines, _) = finished(&harness(&[&args[..], &["yield_p1_host"]].concat()), ExitCode::Done);
     assert!(matches!(lines.last(), Some(Progress::End { nonce, sites, .. }) if nonce == "n9" && sites["claim"] == 3));

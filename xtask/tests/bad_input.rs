@@ -53,11 +53,9 @@ fn words_and_files_that_make_no_experiment_are_refused_before_anything_is_writte
     );
     ask(&["--resume", "a", "--fresh"], 2, &["cannot be used with"]);
 
-    let edits: [(&str, &str, &str, &[&str]); 7] = [
-        (PLAN, "offset_rounds = 50", "offset_rounds = \"many\"", &["plan.toml is invalid: line 10: ", "expected u32"]),
-        (PLAN, "offset_rounds = 50", "offset_rounds = ", &["plan.toml is invalid: line 10: "]),
-        (PLAN, "offset_rounds = 50", "ofset_rounds = 50", &["line 10: unknown field `ofset_rounds`", "offset_rounds"]),
-        (PLAN, "k = [32, 64]", "k = [32, 40]", &["40", "multiple of 16"]),
+    let edits: [(&str, &str, &str, &[&str]); 5] = [
+        (PLAN, "offset_rounds = 50", "offset_rounds = ", &["plan.toml is invalid: line 12: "]),
+        (PLAN, "phases =", "phase =", &["line 7: unknown field `phase`", "phases"]),
         (PLAN, "format = 1", "format = 2", &["has format 2", "up to 1", "newer Assay"]),
         (CLAIMS, "format = 1", "format = 1\nclaim = 3", &["claims.toml is invalid: line "]),
         (CLAIMS, "threshold = \"", "threshold = \"about ", &["claims.toml is invalid: claim N1", "is not a decimal"]),
@@ -66,6 +64,23 @@ fn words_and_files_that_make_no_experiment_are_refused_before_anything_is_writte
         checkout.edit(file, from, to);
         ask(&[], 10, &[said, &["try: edit ", file]].concat());
         checkout.edit(file, to, from);
+    }
+}
+
+/// An experiment's own code reads its numbers, so this comes after the build and before the first cell.
+#[test]
+fn numbers_that_the_experiment_cannot_use_are_refused_before_anything_is_measured() {
+    let Some(checkout) = Checkout::built("host") else { return };
+    let edits: [(&str, &str, &[&str]); 3] = [
+        ("offset_rounds = 50", "offset_rounds = \"many\"", &["expected u32"]),
+        ("offset_rounds = 50", "ofset_rounds = 50", &["unknown field `ofset_rounds`", "offset_rounds"]),
+        ("k = [32, 64]", "k = [32, 40]", &["40", "multiple of 16"]),
+    ];
+    for (from, to, said) in edits {
+        checkout.edit(PLAN, from, to);
+        check(&checkout.run(&smoke(&[])), 10, &[said, &["try: edit ", PLAN]].concat());
+        assert_eq!(checkout.files("results/raw").iter().filter(|name| name.contains("/cells/")).count(), 0);
+        checkout.edit(PLAN, to, from);
     }
 }
 

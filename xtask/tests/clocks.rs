@@ -9,7 +9,6 @@ use host::gpu::nvml::{Gpu, GpuChoice, GpuError, Library, Violations, device_id};
 use pure::personal::{Names, impersonal};
 use schema::ExitCode;
 use schema::table::Table;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,9 +62,11 @@ impl Load for FakeLoad {
 }
 
 fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
-    let path = dir.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (text, path) = (dir.join(format!("{name}.text")), dir.join(name));
+    std::fs::write(&text, format!("#!/bin/sh\n{body}\n")).unwrap();
+    // By another process: a file that this one wrote cannot be executed while a child of another thread still holds it open.
+    let copied = std::process::Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
+    assert!(copied.unwrap().success());
     path
 }
 
@@ -377,7 +378,7 @@ fn without_persistence_the_lock_lasts_as_long_as_its_holder_lives() {
 fn a_reset_that_resets_nothing_is_noted() {
     let fake = Fake::new("lie_reset 1");
     let (_, record) = run(&fake, lock(1500), |_| Ok(())).unwrap();
-    assert!(record.notes.iter().any(|note| note.contains("still reads the locked clock")), "{record:?}");
+    assert!(record.notes.iter().any(|note| note.contains("still reports the locked clock")), "{record:?}");
 }
 
 #[test]

@@ -49,7 +49,8 @@ fn imports(folder: &Path, prefix: &str) -> BTreeSet<(String, String)> {
         let path = entry.unwrap().path();
         let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let files = if path.is_dir() { below(&path) } else { vec![path.clone()] };
-        for file in files.iter().filter(|file| !file.to_str().unwrap().contains("tests")) {
+        for file in files.iter().filter(|file| !file.strip_prefix(folder).unwrap().to_str().unwrap().contains("tests"))
+        {
             let text = std::fs::read_to_string(file).unwrap();
             let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             let text = if path.is_dir() { text.to_owned() } else { text.replace("super::", &format!("{prefix}::")) };

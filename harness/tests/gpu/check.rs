@@ -4,7 +4,7 @@ use preempt::cuda::PreemptGpu;
 use preempt::launch::{
     BaselineLaunch, CalibrateLaunch, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch, PreemptRaw,
 };
-use schema::plan::{POLL_PERIODS, Setter};
+use preempt::plan::{POLL_PERIODS, Setter};
 
 /// A schedule that fits any GPU: 20 events, one urgent tile each, in a queue that outlasts them.
 pub(crate) fn schedule(device: &PreemptGpu, set: Setter, poll: u32) -> PreemptLaunch {

@@ -3,7 +3,8 @@
 use super::check::{schedule, served};
 use preempt::cuda::PreemptGpu;
 use preempt::launch::{Device, PreemptLaunch, PreemptRaw};
-use schema::plan::{Leg, Setter, delayed_event};
+use preempt::plan::{Leg, Setter};
+use schema::timer::delayed_event;
 
 const DELAY_NS: u32 = 20_000;
 const TOLERANCE_NS: i64 = 4_000;

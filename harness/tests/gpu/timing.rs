@@ -4,7 +4,7 @@ use super::check::{schedule, served};
 use super::legs::median;
 use preempt::cuda::PreemptGpu;
 use preempt::launch::{BaselineLaunch, CalibrateLaunch, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch};
-use schema::plan::Setter;
+use preempt::plan::Setter;
 
 const TILE_FLOP_PER_K: f64 = 2.0 * 64.0 * 64.0;
 

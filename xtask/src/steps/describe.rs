@@ -33,7 +33,7 @@ pub struct Frozen {
 /// # Errors
 /// 10 when the experiment's code refuses the plan; 17 when the harness prints no contract, or the run began with another one.
 pub fn describe(runtime: &dyn Runtime, program: &Program, experiment: &str, run_dir: &Path) -> Result<Frozen> {
-    let bytes = asked(runtime, program, run_dir)?;
+    let bytes = asked(runtime, program, experiment, run_dir)?;
     let contract = Contract::parse(&bytes).map_err(|error| unusable(&format!("{error:#}")))?;
     if contract.experiment != experiment {
         return Err(unusable(&format!(
@@ -59,7 +59,7 @@ pub fn load(run_dir: &Path) -> Result<Contract> {
     Contract::parse(&files::read_plain(&file)?).with_context(|| format!("failed to read {}", file.display()))
 }
 
-fn asked(runtime: &dyn Runtime, program: &Program, run_dir: &Path) -> Result<Vec<u8>> {
+fn asked(runtime: &dyn Runtime, program: &Program, experiment: &str, run_dir: &Path) -> Result<Vec<u8>> {
     let text =
         |path: &Path| path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()));
     let (plan, cubins) = (text(&program.plan)?, text(&program.cubins)?);
@@ -77,7 +77,11 @@ fn asked(runtime: &dyn Runtime, program: &Program, run_dir: &Path) -> Result<Vec
         hold_stdin: true,
     };
     let ended = runtime.run(&task, &mut |_| {})?;
-    let said = ended.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    // An error about a number of the plan has several lines.
+    let lines: Vec<&str> = ended.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let from = lines.iter().rposition(|line| line.starts_with("error: ")).unwrap_or(lines.len().saturating_sub(1));
+    let said = lines[from..].join(" ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
     let said = quoted(said, MOST_CHARS);
     match ended.code {
         Some(0) => {
@@ -91,7 +95,7 @@ fn asked(runtime: &dyn Runtime, program: &Program, run_dir: &Path) -> Result<Vec
         Some(code) if code == ExitCode::Config.status() => Err(Failure {
             code: ExitCode::Config,
             message: format!("the experiment's code refuses the plan: {said}"),
-            remedy: "edit harness/experiments/EXPERIMENT/plan.toml, then cargo xtask reproduce".to_owned(),
+            remedy: format!("edit harness/experiments/{experiment}/plan.toml, then cargo xtask reproduce"),
         }
         .into()),
         _ if ended.timed_out => Err(unusable("the harness was killed, since its device did not answer")),
@@ -197,6 +201,10 @@ mod tests {
         refused(&ends(Some(ExitCode::Config.status())), ExitCode::Config, words);
         refused(&ends(Some(101)), ExitCode::Measurement, "k is 65, and a tile has 64");
         refused(&ends(None), ExitCode::Measurement, "its device did not answer");
+        let stderr = "first\nerror: in `yield.k`\ninvalid type: expected u32\n\n";
+        let several = Fake { stderr, code: Some(ExitCode::Config.status()), ..says(&contract()) };
+        let words = "refuses the plan: in `yield.k` invalid type: expected u32";
+        refused(&several, ExitCode::Config, words);
     }
 
     #[test]
