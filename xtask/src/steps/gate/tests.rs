@@ -458,9 +458,9 @@ fn registration() {
     refuses("registration", "differ from those of the measured commit", |e, _| e.claims_digest = Digest::of(b"x"));
     refuses("registration", "no git history", |_, f| f.history = None);
     refuses("registration", "different claim file", |e, _| e.manifest.predicate.claims = Digest::of(b"x"));
-    refuses("registration", "another plan", |e, _| e.manifest.predicate.plan = Digest::of(b"x"));
-    refuses("registration", "another plan", |e, _| e.manifest.predicate.profile = ProfileName::Smoke);
-    refuses("registration", "another plan", |e, _| e.manifest.predicate.experiment = "other".to_owned());
+    refuses("registration", "different plan", |e, _| e.manifest.predicate.plan = Digest::of(b"x"));
+    refuses("registration", "different plan", |e, _| e.manifest.predicate.profile = ProfileName::Smoke);
+    refuses("registration", "different plan", |e, _| e.manifest.predicate.experiment = "other".to_owned());
     refuses("registration", "plan file gives", |_, f| f.history.as_mut().unwrap().planned = false);
     refuses("registration", "claims is 0", |e, _| e.claims.claim.clear());
     let (mut evidence, mut facts) = evidence();
