@@ -67,7 +67,7 @@ fn an_older_run_is_judged_by_the_program_of_its_own_tree_and_nothing_is_left() {
     let output = verify(&checkout, refused).output().unwrap();
     let report = json(&output);
     assert_eq!((output.status.code(), &report["ok"]), (Some(16), &false.into()));
-    assert_eq!(report["problems"][0]["detail"], format!("by the program of commit {PUBLISHED}: gate clocks"));
+    assert_eq!(report["problems"][0]["detail"], format!("the program of commit {PUBLISHED} says: gate clocks"));
     nothing_is_left(&checkout);
 
     let output = verify(&checkout, "echo error: no such edition >&2; exit 101").output().unwrap();

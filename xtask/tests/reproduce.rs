@@ -63,6 +63,7 @@ fn check_run_directory(checkout: &Checkout, run: &str) {
     let files = checkout.files(&format!("results/raw/{run}"));
     for name in [
         "plan.toml",
+        "contract.json",
         "claims.toml",
         "environment.json",
         "attempts.jsonl",
