@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::contract::{
-    Balance, BlocksSpec, ColumnSpec, Derivation, Derive, Expects, Kind, LaunchKind, LaunchSpec, MetricSpec, Only, Q,
-    Redraws, Tally, Unit, Warmup,
+    Balance, BlocksSpec, ColumnSpec, Derivation, Derive, Expects, Kind, LaunchKind, LaunchSpec, MetricSpec, Only,
+    ProgramSpec, Q, Redraws, Tally, Unit, Warmup,
 };
 use crate::timer;
 use std::collections::BTreeMap;
@@ -89,8 +89,7 @@ fn sound() -> Contract {
         },
         tables: BTreeMap::from([(timer::TABLE.into(), timer::table()), ("events".into(), table())]),
         cells: vec![timer::cell("instrument", 4, 8), cell("n=1"), cell("n=2")],
-        sites: BTreeMap::new(),
-        programs: vec!["forward".into()],
+        programs: vec![ProgramSpec { name: "forward".into(), sites: Vec::new() }],
         figures: Vec::new(),
         headline: Vec::new(),
     }
