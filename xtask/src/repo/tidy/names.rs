@@ -13,9 +13,13 @@ const PIPELINE: [&str; 6] =
     ["harness/core/src/", "harness/schema/src/", "harness/src/", "xtask/src/", "xtask/host/src/", "xtask/pure/src/"];
 /// Files of the pipeline that only tests are compiled from.
 const TESTS: [&str; 5] = ["/tests", "/trial/", "_tests.rs", "/of_sealed_runs.rs", "/by_script.rs"];
+/// Where the columns and facts are defined that every experiment has. An experiment that records them too makes them no name of its own.
+const SHARED: [&str; 3] = ["harness/core/src/record/log.rs", "harness/schema/src/facts.rs", "harness/schema/src/timer.rs"];
 /// Names that the pipeline may use, each with the reason.
-const EXCEPTIONS: [(&str, &str); 1] =
-    [("instrument", "the gate's name, and that of the phase in which any timer is measured")];
+const EXCEPTIONS: [(&str, &str); 2] = [
+    ("instrument", "the gate's name, and that of the phase in which any timer is measured"),
+    ("snake_case", "what serde calls the spelling of a format's variants"),
+];
 
 /// Names of an experiment in the code that all of them share.
 pub(super) fn told(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
@@ -34,16 +38,14 @@ pub(super) fn told(paths: &Paths, tracked: &[String]) -> Result<Vec<Finding>> {
             names.extend(of(file)?.into_iter().filter(|text| is_name(text)));
         }
     }
-    // What the formats and the core say of every experiment is no name of one.
-    let core = |name: &&&String| name.starts_with("harness/core/") || name.starts_with("harness/schema/");
-    let pipeline: Vec<&String> = tracked.iter().filter(shared).collect();
-    let mut findings = Vec::new();
-    let mut common = BTreeSet::new();
-    for file in pipeline.iter().filter(|name| core(name)) {
-        common.extend(of(file)?);
+    for file in SHARED.iter().filter(|name| tracked.iter().any(|other| other == *name)) {
+        for shared in of(file)? {
+            names.remove(&shared);
+        }
     }
-    names.retain(|name| !common.contains(name) && !EXCEPTIONS.iter().any(|(known, _)| known == name));
-    for file in pipeline {
+    names.retain(|name| !EXCEPTIONS.iter().any(|(known, _)| known == name));
+    let mut findings = Vec::new();
+    for file in tracked.iter().filter(shared) {
         for name in of(file)?.intersection(&names) {
             let what = format!("it knows {name:?}, which is an experiment's name: read it from the contract");
             findings.push(Finding { path: file.clone(), what });
@@ -58,4 +60,51 @@ fn is_name(text: &str) -> bool {
         .split('_')
         .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()));
     words && text.contains('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "format = 1\nexperiment = \"one\"\ntitle = \"x\"\nclocks = \"stable\"\nphases = [\"instrument\", \"sum\"]\n\
+                        [profile.smoke]\nsum = { n = 1 }\n";
+
+    /// The files in which an experiment's name is found, when `path` says `text`.
+    fn found_in(path: &str, text: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            ("harness/experiments/one/plan.toml", PLAN),
+            ("harness/one/src/lib.rs", "const COLUMNS: [&str; 2] = [\"wrong_rows\", \"wall_ns\"];\n"),
+            ("harness/schema/src/timer.rs", "const LAUNCH: &str = \"wall_ns\";\n"),
+            (path, text),
+        ];
+        for (name, text) in files {
+            fs_err::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+            fs_err::write(dir.path().join(name), text).unwrap();
+        }
+        let tracked = files.map(|(name, _)| name.to_owned());
+        told(&Paths::new(dir.path()), &tracked).unwrap().into_iter().map(|finding| finding.path).collect()
+    }
+
+    #[test]
+    fn a_name_of_an_experiment_is_found_anywhere_in_the_pipeline() {
+        for path in ["xtask/src/a.rs", "xtask/pure/src/a.rs", "harness/core/src/a.rs", "harness/schema/src/a.rs"] {
+            for name in ["wrong_rows", "sum"] {
+                assert_eq!(found_in(path, &format!("fn f() -> &'static str {{ {name:?} }}\n")), [path]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_every_experiment_has_tests_and_other_folders_may_be_named() {
+        let says = |name: &str| format!("fn f() -> &'static str {{ {name:?} }}\n");
+        for name in ["wall_ns", "instrument", "other_rows"] {
+            assert!(found_in("xtask/src/a.rs", &says(name)).is_empty(), "{name}");
+        }
+        for path in ["xtask/src/a/tests.rs", "harness/two/src/a.rs"] {
+            assert!(found_in(path, &says("wrong_rows")).is_empty(), "{path}");
+        }
+        let in_test = format!("#[cfg(test)]\nmod tests {{ {} }}\n", says("wrong_rows"));
+        assert!(found_in("xtask/src/a.rs", &in_test).is_empty());
+    }
 }
