@@ -31,7 +31,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const RESUME: &str = "cargo xtask reproduce --resume RUN goes on at the first incomplete cell";
-const REPLAN: &str = "edit harness/experiments/EXPERIMENT/plan.toml, then cargo xtask reproduce";
 
 /// What the step works with.
 pub struct RunContext<'a> {
@@ -83,7 +82,7 @@ pub fn run(
     ctx.ui.done();
     let (device, resumed) = (follow.finish(), follow.resumed());
     let ended = ended?;
-    let end = accept(&ended, &nonce, &follow)?;
+    let end = accept(&ended, &nonce, &follow, &ctx.contract.experiment)?;
     let device = device.ok_or_else(|| incomplete("the harness named no device".to_owned()))?;
     check_device(program, &device)?;
     let cells = check_cells(ctx.run_dir, ctx.contract, &device)?;
@@ -127,7 +126,7 @@ fn task(ctx: &RunContext, program: &Program, nonce: &str) -> Result<Task> {
 }
 
 /// The end marker of a harness that ended well.
-fn accept(ended: &Ended, nonce: &str, follow: &Follow) -> Result<EndMark> {
+fn accept(ended: &Ended, nonce: &str, follow: &Follow, experiment: &str) -> Result<EndMark> {
     const MOST_CHARS: usize = 300;
     let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty());
     let said = last.map_or_else(String::new, |line| format!(": {}", quoted(line, MOST_CHARS)));
@@ -149,7 +148,12 @@ fn accept(ended: &Ended, nonce: &str, follow: &Follow) -> Result<EndMark> {
             }
         }
         Some(code) => {
-            let remedy = if documented(code) == ExitCode::Config { REPLAN } else { RESUME };
+            let remedy = match documented(code) {
+                ExitCode::Config => {
+                    format!("edit harness/experiments/{experiment}/plan.toml, then cargo xtask reproduce")
+                }
+                _ => RESUME.to_owned(),
+            };
             Err(fail(documented(code), format!("the harness ended with exit code {code} {place}{said}"), remedy))
         }
         None => Err(incomplete(format!("the harness was ended by a signal {place}{said}"))),

@@ -14,7 +14,8 @@ const PIPELINE: [&str; 6] =
 /// Files of the pipeline that only tests are compiled from.
 const TESTS: [&str; 5] = ["/tests", "/trial/", "_tests.rs", "/of_sealed_runs.rs", "/by_script.rs"];
 /// Where the columns and facts are defined that every experiment has. An experiment that records them too makes them no name of its own.
-const SHARED: [&str; 3] = ["harness/core/src/record/log.rs", "harness/schema/src/facts.rs", "harness/schema/src/timer.rs"];
+const SHARED: [&str; 3] =
+    ["harness/core/src/record/log.rs", "harness/schema/src/facts.rs", "harness/schema/src/timer.rs"];
 /// Names that the pipeline may use, each with the reason.
 const EXCEPTIONS: [(&str, &str); 2] = [
     ("instrument", "the gate's name, and that of the phase in which any timer is measured"),

@@ -117,7 +117,11 @@ fn the_cause_is_told_and_not_that_nothing_was_found() {
         (broken("[Errno -3] Temporary failure in name resolution"), "the network does not reach it", "network"),
         (broken("ProxyError('Cannot connect to proxy.', OSError('x'))"), "Cannot connect to proxy", "network"),
         (broken("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]'))"), "certificate", "date"),
-        (format!("WARNING: 401 Error, Credentials not correct for https://index.example/\n{end}"), "the index refuses it to this user", "pip"),
+        (
+            format!("WARNING: 401 Error, Credentials not correct for https://index.example/\n{end}"),
+            "the index refuses it to this user",
+            "pip",
+        ),
         ("ERROR: Could not install: [Errno 28] No space left on device".to_owned(), "a disk is full", "df -h"),
         ("ERROR: Could not install: [Errno 122] Disk quota exceeded".to_owned(), "a quota", "df -i"),
         (end.to_owned(), "No matching distribution", "network"),
