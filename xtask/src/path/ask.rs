@@ -60,7 +60,7 @@ pub struct Reproduce {
     /// The size; full on a GPU, smoke on the emulated device unless given.
     #[arg(long, value_enum)]
     pub profile: Option<ProfileChoice>,
-    /// Only these phases (`instrument` always runs).
+    /// Only these phases (`instrument` always runs; one of them must plant a wrong element for the oracle).
     #[arg(long = "phase", value_name = "P")]
     pub phases: Vec<String>,
     /// Where programs run.

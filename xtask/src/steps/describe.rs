@@ -95,12 +95,19 @@ fn asked(runtime: &dyn Runtime, program: &Program, experiment: &str, run_dir: &P
         Some(code) if code == ExitCode::Config.status() => Err(Failure {
             code: ExitCode::Config,
             message: format!("the experiment's code refuses the plan: {said}"),
-            remedy: format!("edit harness/experiments/{experiment}/plan.toml, then cargo xtask reproduce"),
+            remedy: replan(experiment),
         }
         .into()),
         _ if ended.timed_out => Err(unusable("the harness was killed, since its device did not answer")),
         code => Err(unusable(&format!("the harness ended with {code:?}: {said}"))),
     }
+}
+
+/// What to do about a plan that the experiment's own code refuses.
+pub(super) fn replan(experiment: &str) -> String {
+    format!(
+        "edit harness/experiments/{experiment}/plan.toml or choose other phases, then cargo xtask reproduce {experiment}"
+    )
 }
 
 fn unusable(why: &str) -> anyhow::Error {

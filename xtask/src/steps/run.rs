@@ -12,6 +12,7 @@ mod tests;
 pub use cells::check_cells;
 pub use follow::Telemetry;
 
+use super::describe::replan;
 use super::sanitize::{Program, nonce};
 use anyhow::{Context, Result};
 use follow::Follow;
@@ -149,9 +150,7 @@ fn accept(ended: &Ended, nonce: &str, follow: &Follow, experiment: &str) -> Resu
         }
         Some(code) => {
             let remedy = match documented(code) {
-                ExitCode::Config => {
-                    format!("edit harness/experiments/{experiment}/plan.toml, then cargo xtask reproduce")
-                }
+                ExitCode::Config => replan(experiment),
                 _ => RESUME.to_owned(),
             };
             Err(fail(documented(code), format!("the harness ended with exit code {code} {place}{said}"), remedy))

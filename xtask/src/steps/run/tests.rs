@@ -1,7 +1,7 @@
 //! Tests of the run step against a stand-in harness.
 
 use super::*;
-use host::failure::code_of;
+use host::failure::{code_of, remedy_of};
 use preempt::plan::Phase;
 use pure::trial::synthetic;
 use schema::build::Cubin;
@@ -235,6 +235,17 @@ fn the_harness_s_documented_exit_codes_are_passed_on() {
 }
 
 /// A GPU that is lost in the middle of a run ends it: nothing is accepted, and nothing is tried again behind the caller's back.
+#[test]
+fn a_plan_that_the_harness_refuses_is_named_by_its_file() {
+    let (place, mut fake) = (Place::new(), Fake::new());
+    for (status, file) in [(ExitCode::Config, true), (ExitCode::Measurement, false)] {
+        fake.stops = Some((0, status.status()));
+        let error = place.run(&fake, &mut |_| {}).unwrap_err();
+        let remedy = remedy_of(&error).unwrap();
+        assert_eq!(remedy.contains("harness/experiments/preempt/plan.toml"), file, "{remedy}");
+    }
+}
+
 #[test]
 fn a_gpu_lost_after_some_cells_fails_the_run_in_its_one_container() {
     for done in 0..4 {
