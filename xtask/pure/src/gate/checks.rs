@@ -240,20 +240,29 @@ impl<'a> Story<'a> {
     }
 
     fn other_than_fact(&self, column: &str, fact: &str) -> Counted {
-        let Some(said) = self.cell.data.record.facts.whole(fact) else { return Ok(0) };
+        let said = self.whole_fact(fact)?;
         Ok(self.kept(column)?.into_iter().filter(|value| u64::from(*value) != said).count())
     }
 
     /// Whether the kernels of the other arm were launched with as many blocks as the header says.
     fn grid_is(&self, fact: &str, except: &str) -> Result<bool, String> {
-        let Some(said) = self.cell.data.record.facts.whole(fact) else { return Ok(true) };
+        let said = self.whole_fact(fact)?;
         let launched = u32s(self.launches, "config")?.iter().filter_map(|index| self.config(*index));
         Ok(launched.filter(|config| !config.symbol.ends_with(except)).all(|config| u64::from(config.grid) == said))
     }
 
-    /// Whether the peak that a share is taken of is that of the device at the clock of the cell's launches.
+    /// A fact that a check needs. Where the header lacks it the check fails: nothing was compared.
+    fn whole_fact(&self, fact: &str) -> Result<u64, String> {
+        let found = self.cell.data.record.facts.whole(fact);
+        found.ok_or_else(|| format!("the cell's header does not say {fact}, and a check needs it"))
+    }
+
+    /// Whether the peak that a share is taken of is that of the device at the clock of the cell's launches. A device of which
+    /// it is not known how many lanes it has, has no peak.
     fn peak_follows(&self, fact: &str) -> Result<bool, String> {
-        let Some(said) = self.cell.data.record.facts.number(fact) else { return Ok(true) };
+        let Some(said) = self.cell.data.record.facts.number(fact) else {
+            return Ok(self.device.fp32_lanes_per_sm == 0);
+        };
         let mut khz = self.kept("clock_khz_p50")?;
         khz.sort_unstable();
         let khz = khz.get(khz.len() / 2).copied().unwrap_or_default();

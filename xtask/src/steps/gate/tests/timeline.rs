@@ -108,6 +108,21 @@ fn the_header_says_what_the_launches_say() {
             find(&mut e.cells, COST).record.facts.set("fp32_peak_tflops", peak);
         });
     }
+    let absent = serde_json::Value::Null;
+    for fact in ["tasks", "poll_free_blocks"] {
+        refuses("structure", &format!("does not say {fact}"), |e, _| {
+            find(&mut e.cells, COST).record.facts.set(fact, absent.clone());
+        });
+    }
+    refuses("structure", "1 fp32 peak does not follow", |e, _| {
+        find(&mut e.cells, COST).record.facts.set("fp32_peak_tflops", absent.clone());
+    });
+    let (mut evidence, facts) = evidence();
+    evidence.environment.device.fp32_lanes_per_sm = 0;
+    find(&mut evidence.cells, COST).record.facts.set("fp32_peak_tflops", absent);
+    let gates = judge(&evidence, &facts);
+    let structure = gates.iter().find(|gate| gate.name == "structure").unwrap();
+    assert!(structure.passed, "a device of unknown lanes has no peak: {structure:?}");
 }
 
 /// An event without an end enters no quantile: whoever leaves out the slow ones has a better median.
