@@ -16,10 +16,10 @@ use schema::manifest::Manifest;
 use schema::metrics::{from_csv, to_csv};
 use schema::plan::{Plan, PlanFile, ProfileName};
 use schema::sanitize::Tool;
-use schema::table::{MAX_VALUES, Reader};
 use schema::verdict::Verdict;
 use std::fs::File;
 use std::io::Write;
+use tables::{MAX_VALUES, Reader};
 use xtask::runs::signature::parse as parse_signature;
 use xtask::transfer::pack::parse_index;
 

@@ -9,12 +9,12 @@ use preempt::plan::{Cell, PreemptPlan, Work};
 use schema::cell::{self, CellRecord, LaunchConfig};
 use schema::plan::{Plan, PlanFile, ProfileName, Slots};
 use schema::progress::Progress;
-use schema::table::Table;
 use schema::timer::delayed_event;
 use schema::{Digest, ExitCode};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use tables::Table;
 
 /// What the emulated device holds.
 fn slots() -> Slots {

@@ -7,10 +7,10 @@ use host::gpu::driver::Driver;
 use host::gpu::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, Look, NvmlGpu, device_id, snapshot};
 use pure::gpu_state::{against, against_idle};
 use schema::environment::{Reading, Snapshot};
-use schema::table::Table;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tables::Table;
 use xtask::steps::clocks::telemetry::Sampler;
 
 const UUID: &str = "GPU-fa4efa4e-0000-4000-8000-000000000001";

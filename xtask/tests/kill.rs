@@ -5,12 +5,12 @@ mod checkout;
 
 use checkout::Checkout;
 use schema::manifest::Manifest;
-use schema::table::Table;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tables::Table;
 
 /// Moments at which a run is killed, in each runtime.
 const KILLS: usize = 50;

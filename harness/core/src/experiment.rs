@@ -13,8 +13,8 @@ use schema::cell::{DeviceFacts, Facts};
 use schema::contract::{CellSpec, Contract, ProgramSpec};
 use schema::plan::Plan;
 use schema::progress::Sites;
-use schema::table::Table;
 use std::path::Path;
+use tables::Table;
 
 /// What an experiment says of itself before anything is opened.
 pub trait Experiment: Sync {

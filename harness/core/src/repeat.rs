@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::steady::Redraws;
 use schema::cell::Facts;
 use schema::facts::POISON_CAUGHT;
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 /// A launch whose outputs were compared with the oracle.
 #[derive(Clone, Debug)]

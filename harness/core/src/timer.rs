@@ -6,8 +6,8 @@ use crate::record::LaunchLog;
 use crate::session::Session;
 use crate::target::Target;
 use schema::cell::{Facts, TIMER_EVENTS};
-use schema::table::{Column, Table};
 use schema::timer::TimerPlan;
+use tables::{Column, Table};
 
 /// Measures the cell on a device, as the plan's numbers of its phase say.
 ///

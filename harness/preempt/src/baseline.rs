@@ -10,7 +10,7 @@ use crate::tables::{BASELINE_EVENTS, anomaly};
 use harness_core::experiment::Measured;
 use harness_core::steady::Redraws;
 use schema::cell::Facts;
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 /// At most one event in this many is drawn again, or [`REDRAWS`] of few events; what is beyond that stays, as an anomaly.
 const REDRAW_SHARE: u32 = 10;

@@ -10,7 +10,7 @@ use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
 use schema::cell::Facts;
 use schema::facts::POISON_CAUGHT;
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 /// Cells `k=…,blocks=…`.
 ///

@@ -11,7 +11,7 @@ use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use harness_core::steady::Redraws;
 use schema::cell::{DeviceFacts, Facts};
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 /// Pilot drains of each poll-free candidate.
 const PILOT_DRAINS: usize = 5;

@@ -3,8 +3,8 @@
 use crate::launch::PreemptRaw;
 use crate::plan::{Leg, Setter};
 use crate::tables::{BLOCK_ROWS, YIELD_EVENTS, anomaly};
-use schema::table::{Column, Table};
 use schema::timer::delayed_event;
+use tables::{Column, Table};
 
 const OBSERVED: u8 = 1;
 const READY: u8 = 2;

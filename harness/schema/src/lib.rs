@@ -21,7 +21,6 @@ pub mod plan;
 pub mod progress;
 pub mod reopened;
 pub mod sanitize;
-pub mod table;
 pub mod timer;
 pub mod verdict;
 

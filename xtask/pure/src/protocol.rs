@@ -37,6 +37,8 @@ impl Protocol {
 const MAIN: &str = "harness/src/main.rs";
 /// The file that the crate below every experiment begins with.
 const CORE: &str = "harness/core/src/lib.rs";
+/// The file that the crate of tables begins with.
+const TABLES: &str = "harness/tables/src/lib.rs";
 /// The file the schema begins with.
 const SCHEMA: &str = "harness/schema/src/lib.rs";
 /// What is declared and never followed: an emulation measures nothing that is published, and the registry names other experiments.
@@ -46,15 +48,15 @@ const PASSED_OVER: [&str; 2] = ["/src/emulated.rs", "harness/src/registry.rs"];
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Option<String>> + 'a;
 
 /// The protocol of an experiment in the harness that `read` gives the files of: the binary, the core, the experiment's own crate
-/// `harness/EXPERIMENT`, and what they use of the schema.
+/// `harness/EXPERIMENT`, the tables, and what they use of the schema.
 ///
 /// # Errors
 /// When a file that must be there is absent, or does not parse.
 pub fn protocol(experiment: &str, read: &mut Reader<'_>) -> Result<Protocol> {
     let mut sources = BTreeMap::new();
     follow(MAIN, read, &mut sources)?;
-    // Commits from before the harness was split have neither, and so another protocol.
-    for root in [CORE.to_owned(), format!("harness/{experiment}/src/lib.rs")] {
+    // Commits from before the harness was split lack some of them, and so have another protocol.
+    for root in [CORE.to_owned(), TABLES.to_owned(), format!("harness/{experiment}/src/lib.rs")] {
         if read(&root)?.is_some() {
             follow(&root, read, &mut sources)?;
         }

@@ -6,8 +6,8 @@
 
 use anyhow::Result;
 use schema::Digest;
-use schema::table::{Column, Table};
 use std::collections::BTreeSet;
+use tables::{Column, Table};
 
 /// How many events are published with all their block rows.
 pub const EVENTS: usize = 100;

@@ -50,8 +50,8 @@ fn median(sorted: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schema::table::Table;
     use std::path::Path;
+    use tables::Table;
 
     /// `n` samples from `from` on, spread over one per cent of it.
     fn state(from: u64, n: u64) -> impl Iterator<Item = u64> {

@@ -23,9 +23,9 @@ use rows::Rows;
 use schema::cell::CellRecord;
 use schema::contract::{CellSpec, Contract, Expr};
 use schema::metrics::Metric;
-use schema::table::{Column, Table};
 use schema::timer::QUANTUM;
 use std::collections::BTreeSet;
+use tables::{Column, Table};
 
 /// A cell as read from disk.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use host::failure::code_of;
 use pure::trial::synthetic::{set_column, take_rows};
 use rayon::prelude::*;
 use schema::bundle::BundleRecord;
-use schema::table::{Column, Table};
 use schema::{Digest, ExitCode};
 use std::collections::BTreeMap;
+use tables::{Column, Table};
 
 type Plant = fn(&mut Trial);
 

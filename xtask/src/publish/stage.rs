@@ -13,10 +13,10 @@ use host::paths::Paths;
 use pure::json::to_bytes;
 use pure::sample;
 use pure::sums;
-use schema::table::Table;
 use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use tables::Table;
 
 /// The most that one run may add to the repository.
 const MOST_BYTES: u64 = 5 << 20;

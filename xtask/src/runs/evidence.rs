@@ -22,10 +22,10 @@ use schema::environment::Environment;
 use schema::manifest::Manifest;
 use schema::reopened::{Reopened, ReopenedFile};
 use schema::sanitize::{Printed, SanitizerVerdict, VERDICT_FORMAT};
-use schema::table::{MAX_VALUES, Reader, Table};
 use schema::{Digest, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use tables::{MAX_VALUES, Reader, Table};
 
 /// The records of a run that mean the same under any version of the rules: nothing of its plan, its claims or its
 /// cells.

@@ -10,9 +10,9 @@ use host::files::beneath::{Beneath, Plain};
 use host::files::{self, Odd, Scan as Listing, most_bytes};
 use host::paths::Paths;
 use schema::Digest;
-use schema::table::Reader;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use tables::Reader;
 
 /// The manifest's name.
 pub const MANIFEST: &str = "manifest.json";

@@ -14,8 +14,8 @@ use pure::json::to_bytes;
 use pure::personal::{Names, impersonal};
 use schema::FORMAT;
 use schema::environment::{ClockRecord, Environment, Host, NvmlFacts, Stamp};
-use schema::table::Table;
 use std::path::Path;
+use tables::Table;
 
 /// What was learned beside the events.
 pub struct Beside<'a> {

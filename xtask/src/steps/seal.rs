@@ -15,10 +15,10 @@ use schema::manifest::{
     Attempt, Detached, Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Step, Subject, SubjectDigest,
 };
 use schema::plan::Plan;
-use schema::table::Table;
 use schema::{Digest, ExitCode, FORMAT, check_format_of_json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tables::Table;
 
 /// What a manifest says beyond the files themselves.
 #[derive(Clone, Debug)]

@@ -25,10 +25,10 @@ use schema::contract::{CONTRACT, Contract};
 use schema::environment::Environment;
 use schema::manifest::{Source, Step};
 use schema::plan::{ClockClass, Plan, PlanFile, ProfileName, Terms};
-use schema::table::Table;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use tables::Table;
 
 pub(crate) use pure::trial::{LOCK, claims, find};
 

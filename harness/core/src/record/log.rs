@@ -2,8 +2,8 @@
 
 use crate::launch::LaunchTrace;
 use schema::cell::LaunchConfig;
-use schema::table::{Column, Table};
 use std::collections::BTreeSet;
+use tables::{Column, Table};
 
 /// The launches of one cell.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use anyhow::Context;
 use fs_err as fs;
 use schema::cell::{CellFile, CellRecord};
 use schema::plan::Plan;
-use schema::table::Table;
 use schema::{Digest, ExitCode};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use tables::Table;
 
 /// The cells of one run directory.
 #[derive(Clone, Debug)]

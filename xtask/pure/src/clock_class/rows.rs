@@ -2,7 +2,7 @@
 
 use super::{LaunchClock, Sample};
 use anyhow::bail;
-use schema::table::Table;
+use tables::Table;
 
 /// The in-band clocks of a cell's measured launches, from its table of launches.
 ///
@@ -58,7 +58,7 @@ pub fn samples(telemetry: &Table) -> anyhow::Result<Vec<Sample>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schema::table::Column;
+    use tables::Column;
 
     #[test]
     fn warm_up_launches_are_left_out() {

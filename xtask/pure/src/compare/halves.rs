@@ -3,8 +3,8 @@
 use crate::stats::shuffled;
 use crate::summary::CellData;
 use anyhow::Result;
-use schema::table::{Column, Table};
 use std::collections::{BTreeMap, BTreeSet};
+use tables::{Column, Table};
 
 /// Splits every cell in two by launches (by quads where drains stand in quads) that only `name` chooses. Warm-up launches, and
 /// cells whose events belong to no launch, are in both.

@@ -8,7 +8,7 @@ use preempt::plan::PreemptPlan;
 use schema::compare::Band;
 use schema::metrics::Metric;
 use schema::plan::ProfileName;
-use schema::table::Column;
+use tables::Column;
 
 fn drawn(plan: &PreemptPlan, cells: &[CellData]) -> Vec<Drawn> {
     summarize_drawn(&contract(plan), "r", cells, Tails::All).unwrap()

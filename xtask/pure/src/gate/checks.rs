@@ -9,9 +9,9 @@ use super::table::{u32s, warmup};
 use crate::summary::numbers;
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::contract::{CellSpec, Check, Kind, TableSpec};
-use schema::table::{Column, Table};
 use schema::timer::QUANTUM;
 use std::collections::{BTreeMap, BTreeSet};
+use tables::{Column, Table};
 
 /// The part of a launch that must lie before the next one begins. The host times when launches begin, the device how long they
 /// take, and two clocks differ by far less than a hundredth.

@@ -8,9 +8,9 @@ use crate::drift::{MOST_DRIFT_PCT, drift_pct};
 use anyhow::Context;
 use schema::environment::{ClockRecord, POWER_READING};
 use schema::plan::ClockClass;
-use schema::table::Table;
 use schema::verdict::GateResult;
 use std::collections::BTreeMap;
+use tables::Table;
 
 const STEADY: &str = "lock the clocks (cargo xtask clocks lock) or measure on a cooler, idle GPU";
 

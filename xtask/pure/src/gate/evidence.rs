@@ -18,10 +18,10 @@ use schema::manifest::Manifest;
 use schema::plan::Plan;
 use schema::reopened::Reopened;
 use schema::sanitize::SanitizerVerdict;
-use schema::table::Table;
 use schema::verdict::GateResult;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tables::Table;
 
 /// A run, parsed.
 #[derive(Clone, Debug)]

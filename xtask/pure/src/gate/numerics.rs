@@ -5,8 +5,8 @@ use super::rule::Rule;
 use super::table::{over_launches, poisoned, sum, sum_where, u32s, working_cells};
 use schema::contract::{LaunchSpec, Tally};
 use schema::facts::{MAX_RELATIVE_ERROR, POISON_CAUGHT};
-use schema::table::Table;
 use schema::verdict::GateResult;
+use tables::Table;
 
 const FIND_IT: &str = "find the wrong output before measuring again: cargo xtask run --fresh";
 

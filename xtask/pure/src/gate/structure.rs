@@ -6,9 +6,9 @@ use super::evidence::Evidence;
 use super::rule::Rule;
 use super::table::{over_launches, sum, sum_where, u32s, working_cells};
 use schema::contract::{Check, LaunchSpec};
-use schema::table::Table;
 use schema::verdict::GateResult;
 use std::collections::BTreeMap;
+use tables::Table;
 
 const AGAIN: &str = "measure again: cargo xtask run --fresh";
 

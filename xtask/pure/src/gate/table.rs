@@ -2,8 +2,8 @@
 
 use super::evidence::{CellEvidence, Evidence};
 use schema::contract::POISON_MODE;
-use schema::table::Table;
 use std::collections::BTreeSet;
+use tables::Table;
 
 /// A column's sum; an absent column is a reason, not a zero.
 pub(super) fn sum(table: &Table, column: &str) -> Result<u64, String> {

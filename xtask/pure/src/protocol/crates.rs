@@ -16,8 +16,9 @@ pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<
     let mut parts = BTreeMap::new();
     let mut names = BTreeSet::new();
     let mut manifests = MANIFESTS.map(str::to_owned).to_vec();
-    // Commits from before the harness was split have neither.
-    for path in ["harness/core/Cargo.toml".to_owned(), format!("harness/{experiment}/Cargo.toml")] {
+    // Commits from before the harness was split lack some of them.
+    let split = ["harness/core/Cargo.toml", "harness/tables/Cargo.toml"].map(str::to_owned);
+    for path in split.into_iter().chain([format!("harness/{experiment}/Cargo.toml")]) {
         if read(&path)?.is_some() {
             manifests.push(path);
         }
@@ -47,9 +48,9 @@ pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<
     Ok(parts)
 }
 
-/// Whether a dependency of the harness is an experiment's crate: it lies below `harness/` under its own name, as the schema does.
+/// Whether a dependency of the harness is an experiment's crate: it lies below `harness/` under its own name, and so do two others.
 fn is_experiment(name: &str, read: &mut Reader<'_>) -> Result<bool> {
-    Ok(name != "schema" && read(&format!("harness/{name}/Cargo.toml"))?.is_some())
+    Ok(!["schema", "tables"].contains(&name) && read(&format!("harness/{name}/Cargo.toml"))?.is_some())
 }
 
 fn table(path: &str, read: &mut Reader<'_>) -> Result<Table> {

@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use schema::contract::{Derive, TableSpec};
-use schema::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
+use tables::Table;
 
 /// The most disagreements that are told; one is enough to refuse.
 const MOST_FAULTS: usize = 100;
@@ -147,7 +147,7 @@ mod tests {
     use crate::trial::synthetic;
     use preempt::tables::BLOCK_ROWS;
     use schema::plan::ProfileName;
-    use schema::table::Column;
+    use tables::Column;
 
     fn table() -> TableSpec {
         synthetic::contract(&synthetic::plan(ProfileName::Smoke, 400)).tables["yields"].clone()

@@ -3,8 +3,8 @@
 use super::CellData;
 use anyhow::{bail, ensure};
 use schema::contract::TableSpec;
-use schema::table::Table;
 use std::collections::BTreeSet;
+use tables::Table;
 
 /// The launches of a cell that count.
 pub(super) struct Kept {

@@ -8,8 +8,8 @@ use crate::stats::{Estimate, P25, P50, P75, QuadLaunch, Resamples, abba_cost, qu
 use anyhow::{Context, bail, ensure};
 use schema::compare::Band;
 use schema::contract::{CellSpec, Contract, Expr, Only, Recipe, TableSpec};
-use schema::table::{Column, Table};
 use schema::timer::delayed_event;
+use tables::{Column, Table};
 
 /// Samples with the launch, or quad, that is drawn as a whole.
 type Samples = Vec<(u32, i64)>;

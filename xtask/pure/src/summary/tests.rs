@@ -6,7 +6,7 @@ use preempt::plan::PreemptPlan;
 use schema::compare::Band;
 use schema::contract::{Only, Recipe};
 use schema::plan::ProfileName;
-use schema::table::Column;
+use tables::Column;
 
 const FULL: u32 = 10_000;
 const SMALL: u32 = 400;

@@ -10,8 +10,8 @@ use preempt::tables::BLOCK_ROWS;
 use schema::Digest;
 use schema::build::BuildRecord;
 use schema::cell::{CLOCK_ROWS, CellFile, CellRecord, LaunchConfig};
-use schema::table::{Column, Table};
 use std::collections::{BTreeMap, BTreeSet};
+use tables::{Column, Table};
 
 /// The cell with this name.
 pub fn find<'a>(cells: &'a mut [CellEvidence], name: &str) -> &'a mut CellData {

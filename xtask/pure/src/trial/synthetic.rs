@@ -9,10 +9,10 @@ use schema::cell::{CellRecord, Facts};
 use schema::compare::Bands;
 use schema::contract::{Contract, ProgramSpec};
 use schema::plan::{ClockClass, Plan, ProfileName, Slots};
-use schema::table::{Column, Table};
 use schema::timer::delayed_event;
 use schema::{Digest, FORMAT};
 use std::sync::LazyLock;
+use tables::{Column, Table};
 
 /// A device of four SMs with two blocks of each kernel on each.
 pub static SLOTS: LazyLock<Slots> =

@@ -26,6 +26,7 @@ fn sources(experiment: &str, program: &str) -> Vec<String> {
         "kernels/controls",
         "harness/src",
         "harness/core",
+        "harness/tables",
         "harness/schema/src",
         "harness/Cargo.toml",
         "harness/schema/Cargo.toml",

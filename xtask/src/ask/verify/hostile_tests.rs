@@ -15,9 +15,9 @@ use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
 use schema::cell::CellRecord;
 use schema::manifest::{Manifest, Subject, SubjectDigest};
-use schema::table::{Column, Table};
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use tables::{Column, Table};
 
 const CSV: &str = "summary/metrics.csv";
 const HEADER: &str = "cells/yield/k=64,blocks=8,poll=1,set=device.json";

@@ -12,9 +12,9 @@ use pure::json::to_bytes;
 use pure::provenance::Origin;
 use pure::sample;
 use pure::summary::check_blocks;
-use schema::table::MAX_VALUES;
 use schema::verdict::{GateResult, Verdict};
 use std::collections::BTreeSet;
+use tables::MAX_VALUES;
 
 /// What came of judging a run.
 #[derive(Clone, Copy, Default)]

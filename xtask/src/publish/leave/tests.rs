@@ -12,9 +12,9 @@ use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
 use host::failure::{code_of, remedy_of};
 use pure::trial::synthetic::{set_column, take_rows};
-use schema::table::Column;
 use std::process::Command;
 use std::sync::OnceLock;
+use tables::Column;
 
 const SECOND: &str = "20260102T000000Z-test-00000000";
 const THIRD: &str = "20260103T000000Z-test-00000000";

@@ -4,7 +4,7 @@ use super::*;
 use crate::trial::{copy, shared};
 use pure::trial::synthetic::set_column;
 use schema::counters::CountedProgram;
-use schema::table::Column;
+use tables::Column;
 
 const YIELD: &str = "yield/k=64,blocks=8,poll=1,set=device";
 

@@ -3,12 +3,12 @@
 //! A value that could not be read stays absent in its row; the first failure of each kind is noted.
 
 use host::gpu::nvml::{Answer, Gpu, GpuError};
-use schema::table::{Column, Table};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tables::{Column, Table};
 
 /// Time between two samples.
 pub const PERIOD: Duration = Duration::from_millis(100);

@@ -13,8 +13,8 @@ use schema::claim::Outcome;
 use schema::environment::{NvmlFacts, Reading, Stamp};
 use schema::plan::{ClockClass, ProfileName};
 use schema::sanitize::{State, Tool};
-use schema::table::Column;
 use std::collections::{BTreeMap, BTreeSet};
+use tables::Column;
 
 mod audit;
 mod captured;
@@ -543,13 +543,13 @@ fn facts_survive_being_stored_in_a_verdict() {
     assert!(facts.history.is_some() && facts.built.is_some() && facts.detached.is_some());
 }
 
-fn column_with(table: &schema::table::Table, name: &str, row: usize, value: u32) -> Column {
+fn column_with(table: &tables::Table, name: &str, row: usize, value: u32) -> Column {
     let mut values = table.u32(name).unwrap().to_vec();
     values[row] = value;
     Column::U32(values)
 }
 
-fn set_at(table: &mut schema::table::Table, name: &str, row: usize, value: u32) {
+fn set_at(table: &mut tables::Table, name: &str, row: usize, value: u32) {
     let column = column_with(table, name, row, value);
     set_column(table, name, column);
 }

@@ -14,7 +14,7 @@ use schema::Digest;
 use schema::environment::ClockRecord;
 use schema::plan::{ClockClass, ProfileName};
 use schema::sanitize::{State, Tool};
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 const BASELINE: &str = "baseline/k=64,blocks=8";
 const COST: &str = "yield/cost,k=64,blocks=8,poll=1";

@@ -9,8 +9,8 @@ use pure::gate::evidence::Evidence;
 use pure::gate::judge;
 use pure::trial::synthetic::set_column;
 use schema::cell::CellRecord;
-use schema::table::{Column, Table};
 use std::path::PathBuf;
+use tables::{Column, Table};
 
 const BASELINE: &str = "baseline/k=64,blocks=8";
 const CALIBRATE: &str = "calibrate/k=64,blocks=4";

@@ -7,7 +7,7 @@ use pure::gate::{evidence::Evidence, judge};
 use pure::trial::synthetic::{set_column, take_rows};
 use schema::contract::CellSpec;
 use schema::plan::ClockClass;
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 const CALIBRATE: &str = "calibrate/k=64,blocks=4";
 const BASELINE: &str = "baseline/k=64,blocks=8";

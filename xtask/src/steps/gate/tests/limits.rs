@@ -11,8 +11,8 @@ use schema::build::Cubin;
 use schema::bundle::{CarriedSass, FileFacts};
 use schema::contract::{ProgramSpec, Recipe};
 use schema::sanitize::{SanitizerVerdict, State, Tool};
-use schema::table::Column;
 use schema::verdict::GateResult;
+use tables::Column;
 
 const BASELINE: &str = "baseline/k=64,blocks=8";
 const CALIBRATE: &str = "calibrate/k=64,blocks=4";

@@ -6,7 +6,7 @@ use pure::gate::evidence::Evidence;
 use pure::gate::judge;
 use pure::gate::timer_slack_ns;
 use pure::trial::synthetic::{set_column, take_rows};
-use schema::table::{Column, Table};
+use tables::{Column, Table};
 
 const BASELINE: &str = "baseline/k=64,blocks=8";
 const CALIBRATE: &str = "calibrate/k=64,blocks=4";

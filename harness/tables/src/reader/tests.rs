@@ -29,7 +29,7 @@ fn refused(bytes: &[u8], said: &str) {
 /// Found by fuzzing: the length of a run of dictionary indexes goes on for more bits than a number has.
 #[test]
 fn a_page_that_makes_the_decoder_panic_is_refused() {
-    refused(include_bytes!("../../../../../fuzz/seeds/table/long-varint"), "");
+    refused(include_bytes!("../../../../fuzz/seeds/table/long-varint"), "");
 }
 
 fn example() -> Vec<u8> {
