@@ -4,11 +4,13 @@
 //! written as the same bytes.
 
 use host::wheels::lock;
-use pure::attempts::Chain;
-use pure::claims::check_claims;
-use pure::json::to_bytes;
-use pure::sanitizer::log;
-use pure::{altered, counters, names, notebook, nvinfo, progress, ptxas, sass, sums, text};
+use pure::book::claims::check_claims;
+use pure::book::notebook;
+use pure::identity::{nvinfo, ptxas, sass};
+use pure::records::attempts::Chain;
+use pure::records::json::to_bytes;
+use pure::records::sanitizer::log;
+use pure::records::{counters, sums};
 use schema::Digest;
 use schema::build::BudgetFile;
 use schema::claim::ClaimFile;
@@ -20,6 +22,7 @@ use schema::verdict::Verdict;
 use std::fs::File;
 use std::io::Write;
 use tables::{MAX_VALUES, Reader};
+use words::{altered, names, progress, text};
 use xtask::runs::signature::parse as parse_signature;
 use xtask::transfer::pack::parse_index;
 

@@ -6,7 +6,7 @@
 use host::paths::Paths;
 use pure::compare::{Word, compare_rows, halves::halves, overall};
 use pure::gate::Evidence;
-use pure::summary::{CellData, Drawn, Tails, summarize_drawn};
+use pure::numbers::summary::{CellData, Drawn, Tails, summarize_drawn};
 use rayon::prelude::*;
 use std::path::Path;
 use std::process::ExitCode;

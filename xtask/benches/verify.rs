@@ -6,8 +6,8 @@
 
 use anyhow::{Context, Result, ensure};
 use host::paths::Paths;
-use pure::json::to_bytes;
-use pure::sums;
+use pure::records::json::to_bytes;
+use pure::records::sums;
 use schema::manifest::{Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Subject, SubjectDigest};
 use schema::plan::ProfileName;
 use schema::verdict::Verdict;

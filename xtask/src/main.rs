@@ -7,12 +7,12 @@ use host::paths::Paths;
 use host::process::watch_interrupts;
 use host::tell;
 use host::ui::Ui;
-use pure::text::{plain, plain_json, plain_lines};
 use schema::ExitCode;
 use serde_json::json;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use words::text::{plain, plain_json, plain_lines};
 use xtask::cli::flags::{Cli, Clocks, Command};
 use xtask::{cli, steps};
 

@@ -4,7 +4,7 @@
 mod checkout;
 
 use checkout::{Checkout, uncached};
-use pure::protocol::{Protocol, protocol};
+use pure::identity::protocol::{Protocol, protocol};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -5,12 +5,12 @@ mod fake_nvml;
 use fake_nvml::{Fake, doctor, fake_cuda, xtask};
 use host::gpu::driver::Driver;
 use host::gpu::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, Look, NvmlGpu, device_id, snapshot};
-use pure::gpu_state::{against, against_idle};
 use schema::environment::{Reading, Snapshot};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tables::Table;
+use words::gpu_state::{against, against_idle};
 use xtask::steps::clocks::telemetry::Sampler;
 
 const UUID: &str = "GPU-fa4efa4e-0000-4000-8000-000000000001";

@@ -3,7 +3,7 @@
 mod toolkit;
 
 use proptest::prelude::*;
-use pure::{ptxas, sass};
+use pure::identity::{ptxas, sass};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -19,10 +19,10 @@ pub use owner::{Leftover, leftovers, sweep};
 use super::process::Ended;
 use crate::failure::fail;
 use anyhow::Result;
-use pure::docker_says;
 use schema::ExitCode;
 use std::path::PathBuf;
 use std::time::Duration;
+use words::docker_says;
 
 /// A program to run wherever the runtime runs things.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use schema::ExitCode;
 use std::io::ErrorKind;
 
-pub use pure::failure::{Failure, fail};
+pub use words::failure::{Failure, fail};
 
 /// Why a way is not taken.
 #[derive(Debug)]

@@ -8,8 +8,6 @@ pub mod beneath;
 
 use anyhow::{Context, Result, ensure};
 use beneath::{Beneath, Plain, is_plain, length, plain_at};
-pub use pure::names::check_name;
-use pure::names::collisions;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use schema::Digest;
 use std::collections::BTreeMap;
@@ -18,6 +16,8 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+pub use words::names::check_name;
+use words::names::collisions;
 
 /// What lies below a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use super::files;
 use super::process::{Child, Ended, find_program};
 use crate::failure::fail;
 use anyhow::{Context, Result, ensure};
-use pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
 use schema::{Digest, ExitCode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::altered::{MOST_POINTER_BYTES, lfs_pointer};
 
 /// A repository's work tree.
 #[derive(Clone, Debug)]

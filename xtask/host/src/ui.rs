@@ -2,7 +2,7 @@
 //!
 //! It never touches stdout, which belongs to the one JSON object, and it decides nothing.
 
-pub use pure::text::plain;
+pub use words::text::plain;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};

@@ -16,10 +16,10 @@ mod inputs;
 
 pub use inputs::{Difference, differences};
 
-use super::derive::derive;
-use super::gate::Evidence;
-use super::stats::percentile_interval;
-use super::summary::{CellData, Drawing, Drawn};
+use crate::gate::Evidence;
+use crate::numbers::derive::derive;
+use crate::numbers::stats::percentile_interval;
+use crate::numbers::summary::{CellData, Drawing, Drawn};
 use schema::compare::{Bands, MIN_EVENTS_COMPARED};
 use schema::contract::Contract;
 use serde::Serialize;

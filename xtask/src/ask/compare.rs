@@ -11,11 +11,11 @@ use host::failure::fail;
 use host::paths::Paths;
 use pure::compare::{Compared, Comparison, Difference, Word, compare as compare_evidence};
 use pure::gate::Evidence;
-use pure::text::plain;
 use schema::ExitCode;
 use schema::contract::{CONTRACT, Contract};
 use serde::Serialize;
 use std::fmt;
+use words::text::plain;
 
 /// Two runs, compared.
 #[derive(Clone, Debug, Serialize)]

@@ -7,13 +7,13 @@
 use anyhow::{Context, Result};
 use host::failure::{does_not_hold, fail, of_the_machine};
 use host::files::{self, Odd};
-use pure::inventory::{Inventory, Listed, parse};
-use pure::text::plain;
+use pure::records::inventory::{Inventory, Listed, parse};
 use schema::ExitCode;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use words::text::plain;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -26,15 +26,15 @@ use anyhow::Result;
 use host::failure::{fail, of_the_machine};
 use host::paths::Paths;
 use judgement::Judged;
+use pure::book::notebook::Notebook;
 use pure::gate;
-use pure::names::{check_name, is_id};
-use pure::notebook::Notebook;
-use pure::text::plain;
 use schema::ExitCode;
 use schema::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use words::names::{check_name, is_id};
+use words::text::plain;
 
 /// What was found.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -7,7 +7,7 @@ use crate::transfer;
 use anyhow::Result;
 use host::failure::fail;
 use host::git::Git;
-use pure::notebook::parse;
+use pure::book::notebook::parse;
 use schema::ExitCode;
 use serde_json::json;
 

@@ -25,16 +25,16 @@ use host::gpu::{profiler, turn};
 use host::machine::kernel_log;
 use host::machine::timekeeping::{Timekeeper, system};
 use host::paths::Paths;
-use pure::attempts::{Intent, MEASURED, OPEN};
-use pure::gpu_state::against_idle;
-use pure::measured::sass_digest;
-use pure::notebook;
-use pure::timekeeping::compare;
+use pure::book::notebook;
+use pure::identity::measured::sass_digest;
+use pure::records::attempts::{Intent, MEASURED, OPEN};
 use schema::environment::{Reading, Snapshot, Stamp, Watch};
 use schema::manifest::Attempt;
 use schema::{Digest, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use words::gpu_state::against_idle;
+use words::timekeeping::compare;
 
 /// The longest a harness may run; one that prints nothing is ended much sooner.
 const DEADLINE: Duration = Duration::from_secs(4 * 3600);

@@ -10,7 +10,7 @@ use crate::steps::sanitize::{self, Program, Sanitized};
 use anyhow::Result;
 use host::files::write_whole;
 use host::paths::Paths;
-use pure::sanitizer::budget::Bounds;
+use pure::records::sanitizer::budget::Bounds;
 use schema::build::BuildRecord;
 
 /// Code that was built for a device and sanitized on it, with all that it came from.

@@ -25,8 +25,8 @@ use host::failure::fail;
 use host::files::{self, remove};
 use host::paths::Paths;
 use leave::Leaving;
-use pure::json::to_bytes;
-use pure::notebook::parse;
+use pure::book::notebook::parse;
+use pure::records::json::to_bytes;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 

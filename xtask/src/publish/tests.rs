@@ -6,7 +6,7 @@ use crate::steps::gate::{Judged, gate};
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
 use host::failure::code_of;
-use pure::notebook::{Fields, Kind, NewEntry, Status, append};
+use pure::book::notebook::{Fields, Kind, NewEntry, Status, append};
 
 pub(super) fn judged(disk: &OnDisk) -> Judged {
     gate(&disk.paths, Sealed::load(&disk.run()).unwrap(), Some(&disk.build)).unwrap()

@@ -8,7 +8,7 @@ use super::shell;
 use crate::runs::published;
 use anyhow::Result;
 use host::paths::Paths;
-use pure::prose::{self, Wrong};
+use pure::book::prose::{self, Wrong};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xshell::cmd;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use fs_err::File;
 use host::failure::{does_not_hold, fail};
 use host::paths::Paths;
-use pure::attempts::{ABANDONED, Chain, Intent};
+use pure::records::attempts::{ABANDONED, Chain, Intent};
 use rustix::fs::{FlockOperation, flock};
 use schema::manifest::Attempt;
 use schema::{Digest, ExitCode};
@@ -114,7 +114,7 @@ fn now() -> String {
 mod tests {
     use super::*;
     use host::failure::code_of;
-    use pure::attempts::MEASURED;
+    use pure::records::attempts::MEASURED;
 
     fn place() -> (tempfile::TempDir, Paths) {
         let dir = tempfile::tempdir().unwrap();

@@ -6,13 +6,12 @@ use super::layout::{COUNTERS, Layout, MANIFEST, REOPENED, is_detached};
 use anyhow::{Context, Result, ensure};
 use host::failure::does_not_hold;
 use host::paths::Paths;
-use pure::counters;
-use pure::derive::{Derived, derive};
 use pure::gate::evidence::{CellEvidence, CounterEvidence, DetachedFacts, Evidence, History, SanitizerEvidence};
-use pure::names::is_id;
-use pure::provenance::Origin;
-use pure::sanitizer::faults;
-use pure::summary::{BlockCheck, CellData};
+use pure::numbers::derive::{Derived, derive};
+use pure::numbers::summary::{BlockCheck, CellData};
+use pure::records::counters;
+use pure::records::provenance::Origin;
+use pure::records::sanitizer::faults;
 use rayon::prelude::*;
 use schema::build::BuildRecord;
 use schema::cell::{CellFile, CellRecord};
@@ -26,6 +25,7 @@ use schema::{Digest, FORMAT, check_format, check_format_of_json_up_to};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use tables::{MAX_VALUES, Reader, Table};
+use words::names::is_id;
 
 /// The records of a run that mean the same under any version of the rules: nothing of its plan, its claims or its
 /// cells.

@@ -10,14 +10,14 @@ use host::files::beneath::{Beneath, Plain};
 use host::files::{Odd, Scan, check_name};
 use host::git::{Git, is_commit_id};
 use host::paths::Paths;
-use pure::json::to_bytes;
-use pure::names::{collisions, is_id};
+use pure::records::json::to_bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use schema::events::EventsRecord;
 use schema::{Digest, ExitCode, check_format_of_json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
+use words::names::{collisions, is_id};
 
 /// The most bytes of a record.
 const MOST_RECORD_BYTES: u64 = 4 << 10;

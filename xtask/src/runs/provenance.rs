@@ -5,7 +5,7 @@ use host::files;
 use host::git::Git;
 use host::paths::Paths;
 use host::wheels::Lock;
-use pure::provenance::{Origin, Wheel, made_from_wheels, provenance};
+use pure::records::provenance::{Origin, Wheel, made_from_wheels, provenance};
 use schema::Digest;
 
 /// The statement's bytes; absent when the lock whose wheels it must name is not at hand.
@@ -41,7 +41,7 @@ fn lock_text(paths: &Paths, run: Origin<'_>) -> Result<Option<String>> {
 mod tests {
     use crate::trial::evidence;
     use pure::gate::Evidence;
-    use pure::provenance::*;
+    use pure::records::provenance::*;
     use schema::Digest;
     use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Loads published runs for rendering, and the Markdown pages that show them. Rendering is done in `pure::render`.
+//! Loads published runs for rendering, and the Markdown pages that show them. Rendering is done in `pure::book::render`.
 
 use super::layout::{Layout, MANIFEST, REOPENED, VERDICT, run_of_manifest};
 use super::past;
@@ -6,12 +6,11 @@ use anyhow::{Context, Result};
 use host::failure::fail;
 use host::files;
 use host::paths::Paths;
+use pure::book::notebook::{Entry, Kind, Notebook, parse};
+use pure::book::prose::{self, Numbers};
+use pure::book::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
+use pure::book::standing::{Entries, NumberId};
 use pure::gate::ADVICE;
-use pure::names::is_id;
-use pure::notebook::{Entry, Kind, Notebook, parse};
-use pure::prose::{self, Numbers};
-use pure::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
-use pure::standing::{Entries, NumberId};
 use schema::contract::{CONTRACT, Contract};
 use schema::environment::Environment;
 use schema::manifest::Manifest;
@@ -22,6 +21,7 @@ use schema::verdict::Verdict;
 use schema::{Digest, ExitCode};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
+use words::names::is_id;
 
 /// The ids of the published runs, sorted: one for each manifest.
 ///

@@ -12,11 +12,11 @@ use anyhow::{Context, Result, ensure};
 use host::failure::fail;
 use host::files;
 use host::process::{Child, Ended};
-use pure::text::quoted;
 use schema::ExitCode;
 use ssh_key::{Algorithm, HashAlg, PublicKey, SshSig};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::text::quoted;
 use xshell::{Shell, cmd};
 
 /// What the signature is for, so that no other signature of the key counts.

@@ -24,11 +24,11 @@ use host::failure::{code_of, fail, remedy_of};
 use host::gpu::nvml::Gpu;
 use lease::{Lease, Standing};
 use prove::{Load, Shown, Trial};
-use pure::clock_class::throttle;
 use schema::ExitCode;
 use schema::environment::ClockRecord;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use words::throttle;
 
 /// What to do with the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,17 +15,17 @@ use host::machine::personal::names;
 use host::paths::Paths;
 use host::process::Ended;
 use host::ui::Ui;
-use pure::counters::{faults, metrics, read, runs_alone};
-use pure::json::to_bytes;
-use pure::personal::impersonal;
-use pure::progress::end_mark;
-use pure::text::quoted;
+use pure::records::counters::{faults, metrics, read, runs_alone};
+use pure::records::json::to_bytes;
 use schema::counters::{CountedLaunch, CountedProgram, CounterLog, CounterReport};
 use schema::{Digest, ExitCode, FORMAT};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::personal::impersonal;
+use words::progress::end_mark;
+use words::text::quoted;
 
 /// The report's name in the step's folder, and in a run's `counters/`.
 const REPORT: &str = "counters.json";

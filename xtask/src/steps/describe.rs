@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use host::container::{Runtime, Task};
 use host::failure::{Failure, fail};
 use host::files;
-use pure::text::quoted;
 use schema::contract::{CONTRACT, Contract};
 use schema::{Digest, ExitCode};
 use std::path::Path;
 use std::time::Duration;
+use words::text::quoted;
 
 /// The harness opens a device and prints; a driver that takes longer does not answer.
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 use host::files::{read_plain, scan, write_whole};
 use host::machine::personal::names;
 use host::paths::Paths;
-use pure::json::to_bytes;
-use pure::personal::{Names, impersonal};
+use pure::records::json::to_bytes;
 use schema::FORMAT;
 use schema::environment::{ClockRecord, Environment, Host, NvmlFacts, Stamp};
 use std::path::Path;
 use tables::Table;
+use words::personal::{Names, impersonal};
 
 /// What was learned beside the events.
 pub struct Beside<'a> {

@@ -21,8 +21,6 @@ use host::failure::fail;
 use host::gpu::nvml::device_id;
 use host::process::Ended;
 use host::ui::{Ui, spoken};
-use pure::progress::{EndMark, end_mark};
-use pure::text::quoted;
 use schema::cell::{CellRecord, DeviceFacts};
 use schema::contract::Contract;
 use schema::{Digest, ExitCode};
@@ -30,6 +28,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use words::progress::{EndMark, end_mark};
+use words::text::quoted;
 
 const RESUME: &str = "cargo xtask reproduce --resume RUN goes on at the first incomplete cell";
 

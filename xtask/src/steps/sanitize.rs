@@ -1,6 +1,6 @@
 //! Runs every program of the harness under every tool of compute-sanitizer, each tool's planted fault first.
 //!
-//! Verdicts are made in [`pure::sanitizer`]; this step runs the tool, keeps what it wrote, and reuses it while nothing
+//! Verdicts are made in [`pure::records::sanitizer`]; this step runs the tool, keeps what it wrote, and reuses it while nothing
 //! that went in has changed. What the tool writes and what the harness prints never share a file; both are kept.
 
 mod cache;
@@ -22,10 +22,8 @@ use host::machine::personal::names;
 use host::paths::Paths;
 use host::process::Ended;
 use host::ui::Ui;
-use pure::personal::impersonal;
-use pure::sanitizer::budget::{Bounds, deadline};
-use pure::sanitizer::{FOUND, Known, Seen, judge_control, judge_program};
-use pure::text::quoted;
+use pure::records::sanitizer::budget::{Bounds, deadline};
+use pure::records::sanitizer::{FOUND, Known, Seen, judge_control, judge_program};
 use schema::contract::ProgramSpec;
 use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, ExitCode};
@@ -34,6 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tool::Identity;
+use words::personal::impersonal;
+use words::text::quoted;
 
 /// A program without a tool takes seconds.
 const PLAIN_DEADLINE: Duration = Duration::from_secs(120);

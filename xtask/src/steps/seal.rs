@@ -6,10 +6,9 @@ use crate::runs::layout::{Layout, MANIFEST, UNSEALED, is_detached};
 use anyhow::{Context, Result, ensure};
 use host::failure::fail;
 use host::files::{self, Scan};
-use pure::altered::{MOST_POINTER_BYTES, lfs_pointer};
-use pure::derive::derive;
-use pure::json::to_bytes;
-use pure::summary::CellData;
+use pure::numbers::derive::derive;
+use pure::numbers::summary::CellData;
+use pure::records::json::to_bytes;
 use schema::cell::CellRecord;
 use schema::manifest::{
     Attempt, Detached, Manifest, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Source, Step, Subject, SubjectDigest,
@@ -19,6 +18,7 @@ use schema::{Digest, ExitCode, FORMAT, check_format_of_json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tables::Table;
+use words::altered::{MOST_POINTER_BYTES, lfs_pointer};
 
 /// What a manifest says beyond the files themselves.
 #[derive(Clone, Debug)]

@@ -10,13 +10,13 @@ use host::failure::{does_not_hold, fail, of_the_machine};
 use host::files::beneath::Beneath;
 use host::files::{self, check_name};
 use host::paths::Paths;
-use pure::names::collisions;
 use schema::bundle::{FileFacts, PackIndex};
 use schema::{Digest, ExitCode, FORMAT};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use words::names::collisions;
 
 /// Boxes hand files back up to 16 MiB each, so a part stays below that.
 pub const PART_BYTES: usize = 15 << 20;

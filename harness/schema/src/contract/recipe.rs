@@ -1,5 +1,5 @@
 //! How metrics are computed from tables: one recipe for each. The arithmetic is in the pipeline's summary
-//! (`xtask/pure/src/summary`); this file holds only its parameters.
+//! (`xtask/pure/src/numbers/summary`); this file holds only its parameters.
 
 use serde::{Deserialize, Serialize};
 

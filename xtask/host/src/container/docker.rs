@@ -11,11 +11,11 @@ use super::{Runtime, Task, unless_exhausted};
 use crate::failure::fail;
 use crate::process::{Child, Ended};
 use anyhow::Result;
-use pure::container_end::{End, STATE_FORMAT, State, judge, read_state};
 use schema::ExitCode;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use words::container_end::{End, STATE_FORMAT, State, judge, read_state};
 
 /// What every container is held to, as it is recorded.
 pub const HARDENING: &[&str] = &[

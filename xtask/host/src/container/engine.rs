@@ -5,13 +5,13 @@
 use crate::failure::fail;
 use crate::process::{Child, Ended, find_program, own_environment};
 use anyhow::Result;
-use pure::docker_says::{Kind, Refusal, refusal};
 use schema::ExitCode;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::docker_says::{Kind, Refusal, refusal};
 
 /// A docker client with its stated environment.
 #[derive(Clone, Debug)]

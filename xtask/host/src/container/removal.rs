@@ -7,9 +7,9 @@ use super::engine::{Engine, last, refused};
 use crate::failure::fail;
 use crate::process::Ended;
 use anyhow::Result;
-use pure::docker_says::Kind;
 use schema::ExitCode;
 use std::time::{Duration, Instant};
+use words::docker_says::Kind;
 
 /// How the client of a container ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

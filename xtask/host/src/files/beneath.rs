@@ -6,7 +6,6 @@
 //! already do something.
 
 use anyhow::{Context, Result, bail, ensure};
-use pure::names::check_name;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -14,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use words::names::check_name;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 const PLAIN: OFlags =

@@ -7,12 +7,12 @@
 use crate::process::{Child, own_environment};
 use anyhow::Result;
 use libloading::{Library, Symbol};
-use pure::pci;
 use schema::driver::{explain, is_stub};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::pci;
 
 /// How long the driver may take to initialise: with eight GPUs and no persistence it takes several seconds.
 const PATIENCE: Duration = Duration::from_secs(60);

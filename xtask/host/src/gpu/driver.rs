@@ -1,8 +1,8 @@
 //! The GPU driver as it can be asked without changing anything: version, CUDA, and each GPU's name, architecture and modes.
 
 use super::nvml::{Answer, Gpu, GpuChoice, GpuError, Library};
-use pure::driver_version::DriverVersion;
 use std::path::Path;
+use words::driver_version::DriverVersion;
 
 /// The driver and its GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]

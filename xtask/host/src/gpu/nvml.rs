@@ -92,7 +92,7 @@ pub trait Gpu: Send + Sync {
     fn power_cap_mw(&self) -> Answer<u32>;
     /// Temperature in °C.
     fn temperature_c(&self) -> Answer<u32>;
-    /// Why clocks are not higher: bits as in `pure::clock_class::throttle`.
+    /// Why clocks are not higher: bits as in `words::throttle`.
     fn throttle(&self) -> Answer<u64>;
     /// Time spent held down.
     fn violations(&self) -> Answer<Violations>;

@@ -2,9 +2,9 @@
 
 use crate::failure::fail;
 use anyhow::Result;
-use pure::docker_says::Kind;
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
+use words::docker_says::Kind;
 
 /// What is free on a file system for who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The names of this machine and its user, so that they can be removed from published text.
 
-use pure::personal::Names;
 use std::path::Path;
+use words::personal::Names;
 
 /// The names that text of this machine may hold. `root` is the checkout or unpacked bundle.
 #[must_use]

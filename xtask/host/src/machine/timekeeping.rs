@@ -1,4 +1,4 @@
-//! Reads the host's clocks, one right after the other. `pure/timekeeping.rs` compares them.
+//! Reads the host's clocks, one right after the other. `words/src/timekeeping.rs` compares them.
 
 use rustix::time::{ClockId, clock_gettime};
 use schema::environment::Stamp;
@@ -48,8 +48,8 @@ impl<'a> Timekeeper<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pure::timekeeping::compare;
     use std::cell::Cell;
+    use words::timekeeping::compare;
 
     #[test]
     fn this_machine_s_clocks_agree_over_a_moment() {

@@ -7,12 +7,12 @@ use crate::failure::{Denied, fail};
 use crate::process::{Child, Ended, find_program};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pure::docker_says::{Kind, Refusal, refusal};
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use words::docker_says::{Kind, Refusal, refusal};
 
 /// Fetches wheels into one folder.
 #[derive(Clone, Debug)]

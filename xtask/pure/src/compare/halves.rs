@@ -1,7 +1,7 @@
 //! Splits one run into two random halves, which a comparison must not call shifted.
 
-use crate::stats::shuffled;
-use crate::summary::CellData;
+use crate::numbers::stats::shuffled;
+use crate::numbers::summary::CellData;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use tables::{Column, Table};

@@ -1,8 +1,8 @@
 //! What differs in how two runs were made, in the order in which one depends on another: source, plan, kernels,
 //! tools, machine, clocks. The list is shown beside a comparison's words and changes none of them.
 
-use super::super::measured::measured_sass;
 use crate::gate::Evidence;
+use crate::identity::measured::measured_sass;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};

@@ -1,7 +1,7 @@
 //! What a comparison says of equal data, of planted shifts, and of data it cannot judge.
 
 use super::*;
-use crate::summary::{CellData, Tails, summarize_drawn};
+use crate::numbers::summary::{CellData, Tails, summarize_drawn};
 use crate::trial::synthetic::{cells, contract, plan, set_column};
 use halves::halves;
 use preempt::plan::PreemptPlan;

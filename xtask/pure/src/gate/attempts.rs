@@ -2,8 +2,8 @@
 
 use super::evidence::Evidence;
 use super::rule::Rule;
-use crate::attempts::{Chain, MEASURED};
-use crate::measured::sass_digest;
+use crate::identity::measured::sass_digest;
+use crate::records::attempts::{Chain, MEASURED};
 use schema::Digest;
 use schema::manifest::Attempt;
 use schema::verdict::GateResult;

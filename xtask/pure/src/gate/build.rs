@@ -2,9 +2,9 @@
 
 use super::evidence::{CounterEvidence, Evidence, Facts, KernelBudget};
 use super::rule::{IN_REPOSITORY, Rule};
-use crate::counters::contradictions;
-use crate::occupancy::{Footprint, fits_in_slot, limits};
-use crate::sass::arch_number;
+use crate::identity::occupancy::{Footprint, fits_in_slot, limits};
+use crate::identity::sass::arch_number;
+use crate::records::counters::contradictions;
 use schema::Digest;
 use schema::build::{BuildRecord, Cubin, Kernel};
 use schema::cell::LaunchConfig;

@@ -6,7 +6,7 @@
 use super::build::fits;
 use super::evidence::{CellEvidence, Evidence};
 use super::table::{u32s, warmup};
-use crate::summary::numbers;
+use crate::numbers::summary::numbers;
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::contract::{CellSpec, Check, Kind, TableSpec};
 use schema::timer::QUANTUM;

@@ -3,8 +3,10 @@
 use super::evidence::Evidence;
 use super::rule::Rule;
 use super::table::{over_launches, u32s, working_cells};
-use crate::clock_class::{ClockEvidence, LaunchClock, Sample, classify, launch_clocks, measured_seconds, samples};
-use crate::drift::{MOST_DRIFT_PCT, drift_pct};
+use crate::numbers::clock_class::{
+    ClockEvidence, LaunchClock, Sample, classify, launch_clocks, measured_seconds, samples,
+};
+use crate::numbers::drift::{MOST_DRIFT_PCT, drift_pct};
 use anyhow::Context;
 use schema::environment::{ClockRecord, POWER_READING};
 use schema::plan::ClockClass;

@@ -6,15 +6,16 @@
 use super::evidence::{Evidence, Facts};
 use super::rule::{IN_REPOSITORY, Rule};
 use super::table::working_cells;
-use crate::clock_class::measured_seconds;
-use crate::gpu_state::against;
-use crate::measured::measured_sass;
-use crate::pci;
-use crate::timekeeping::compare;
+use crate::identity::measured::measured_sass;
+use crate::numbers::clock_class::measured_seconds;
 use schema::bundle::CarriedSass;
 use schema::environment::{Environment, NvmlFacts};
 use schema::verdict::GateResult;
 use std::collections::BTreeSet;
+use words::gpu_state::against;
+use words::pci;
+use words::timekeeping::compare;
+use words::wsl::is_wsl;
 
 const WATCHED: &str = "measure again on an idle, healthy GPU that is ours alone: cargo xtask reproduce --fresh";
 const HEALTHY: &str = "use a GPU without errors, or reset this one";
@@ -97,12 +98,6 @@ fn judge_identity(rule: &mut Rule, environment: &Environment, nvml: &NvmlFacts) 
         ),
         AGAIN,
     );
-}
-
-/// Whether a kernel's release or version line is that of Linux inside Windows (WSL).
-#[must_use]
-pub fn is_wsl(kernel: &str) -> bool {
-    kernel.to_lowercase().contains("microsoft")
 }
 
 fn judge_device(rule: &mut Rule, evidence: &Evidence) {

@@ -2,11 +2,11 @@
 //!
 //! What is absent stays absent, and each gate decides what follows from that. Nothing here reads a file.
 
-use crate::derive::Derived;
-use crate::notebook::standing::Standing;
-use crate::provenance::Origin;
-use crate::sample;
-use crate::summary::CellData;
+use crate::book::notebook::standing::Standing;
+use crate::numbers::derive::Derived;
+use crate::numbers::sample;
+use crate::numbers::summary::CellData;
+use crate::records::provenance::Origin;
 use schema::Digest;
 use schema::build::{Budget, BuildRecord};
 use schema::bundle::BundleRecord;

@@ -2,8 +2,8 @@
 
 use super::evidence::{Evidence, Facts};
 use super::rule::Rule;
-use crate::measured::measured_sass;
-use crate::standing::compare;
+use crate::book::standing::compare;
+use crate::identity::measured::measured_sass;
 use schema::verdict::GateResult;
 
 const REBUILD: &str = "cargo xtask build; if the digests still differ, measure the new kernels";

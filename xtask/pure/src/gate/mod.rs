@@ -26,7 +26,6 @@ mod verdict;
 
 pub use build::ADVICE;
 pub use checks::timer_slack_ns;
-pub use environment::is_wsl;
 pub use evidence::{Evidence, Facts};
 pub use rule::IN_REPOSITORY;
 pub use rules::rules;

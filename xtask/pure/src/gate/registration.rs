@@ -3,7 +3,7 @@
 
 use super::evidence::{Evidence, Facts, History, Registered};
 use super::rule::{IN_REPOSITORY, Rule};
-use crate::notebook::standing::Refusal;
+use crate::book::notebook::standing::Refusal;
 use schema::claim::Claim;
 use schema::verdict::GateResult;
 

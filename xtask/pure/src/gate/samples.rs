@@ -5,9 +5,9 @@
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
 use super::table::{u32s, warmup, working_cells};
-use crate::clock_class::launch_clocks;
-use crate::states::two_states;
-use crate::summary::numbers;
+use crate::numbers::clock_class::launch_clocks;
+use crate::numbers::states::two_states;
+use crate::numbers::summary::numbers;
 use schema::contract::{CellSpec, Check, TableSpec};
 use schema::plan::{
     CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES,

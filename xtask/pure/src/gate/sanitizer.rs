@@ -5,7 +5,7 @@
 
 use super::evidence::{Evidence, SanitizerEvidence};
 use super::rule::Rule;
-use crate::measured::measured_sass;
+use crate::identity::measured::measured_sass;
 use schema::Digest;
 use schema::cell::LaunchConfig;
 use schema::sanitize::{SanitizerVerdict, State, Tool};

@@ -1,7 +1,7 @@
 //! The whole judgement: gates, then claims, bound to one manifest.
 
 use super::{Evidence, Facts, all_passed, judge, measurement_counts, rules};
-use crate::claims;
+use crate::book::claims;
 use schema::claim::Outcome;
 use schema::verdict::{ClaimResult, GateResult, Verdict};
 use schema::{Digest, FORMAT};

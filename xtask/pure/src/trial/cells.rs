@@ -3,7 +3,7 @@
 use super::DEVICE;
 use super::records::measured_cubin;
 use crate::gate::evidence::CellEvidence;
-use crate::summary::CellData;
+use crate::numbers::summary::CellData;
 use crate::trial::synthetic::{self, SLOTS, set_column};
 use preempt::plan::{Leg, PreemptPlan, Setter, Work};
 use preempt::tables::BLOCK_ROWS;

@@ -1,18 +1,19 @@
 //! The made-up records of a trial: environment, build, budgets, sanitizer verdicts and claims.
 
 use super::DEVICE;
-use crate::clock_class::measured_seconds;
-use crate::sanitizer::log::{self, read};
-use crate::summary::CellData;
+use crate::numbers::clock_class::measured_seconds;
+use crate::numbers::summary::CellData;
+use crate::records::sanitizer::log::{self, read};
 use crate::trial::synthetic::SLOTS;
 use schema::build::{Budget, BudgetFile, BuildRecord, Cubin, Kernel};
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::claim::{Claim, ClaimFile, Comparator, MetricRef, Term};
-use schema::environment::{ClockRecord, Container, Environment, Host, NvmlFacts, Reading, Snapshot, Stamp, Watch};
+use schema::environment::{ClockRecord, Container, Environment, Host, NvmlFacts, Stamp, Watch};
 use schema::progress::{Progress, Sites};
 use schema::sanitize::{Printed, SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT};
 use std::collections::{BTreeMap, BTreeSet};
+use words::gpu_state::idle;
 
 const ARCH: &str = "sm_90";
 /// The toolkit's lock: a wheel that nobody has.
@@ -155,20 +156,6 @@ pub fn environment() -> Environment {
             notes: Vec::new(),
         },
         time: None,
-    }
-}
-
-/// A GPU on which nothing runs, with more corrected errors so far than 32 bits hold.
-pub fn idle() -> Snapshot {
-    Snapshot {
-        ecc_corrected: Reading::Value(7_012_345_678),
-        ecc_uncorrected: Reading::Value(0),
-        remap_problem: Reading::Value(false),
-        memory_used_bytes: Reading::Value(4 << 20),
-        busy_pct: Reading::Value(0),
-        processes: Reading::Value(0),
-        power_cap_mw: Reading::Value(700_000),
-        persistence: Reading::Value(true),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A made-up run for the tests of the pure parts: every kind of cell, with tables as a harness would write them.
 
-use crate::summary::CellData;
+use crate::numbers::summary::CellData;
 use preempt::plan::{
     BaselinePlan, CalibratePlan, Cell, InstrumentPlan, Leg, Phase, PreemptPlan, Profile, Residency, Setter, Work,
     YieldCell, YieldPlan,

@@ -6,9 +6,9 @@ use super::{Check, DoctorOptions};
 use crate::steps::provision::Machine;
 use host::container::{EngineFacts, GpuAccess, cdi_files, device_nodes};
 use host::process::find_program;
-use pure::cdi::{Specification, specification};
-use pure::docker_says::Kind;
 use std::path::Path;
+use words::cdi::{Specification, specification};
+use words::docker_says::Kind;
 
 /// The GPU runtime's programs: its tool, its runtime and its hook.
 const PROGRAMS: [&str; 3] = ["nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"];

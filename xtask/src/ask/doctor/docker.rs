@@ -8,8 +8,8 @@ use host::container::{Engine, EngineFacts, EngineState, Leftover, leftovers};
 use host::machine::disk::{Disks, Place};
 use host::paths::Paths;
 use host::process::find_program;
-use pure::docker_says::{Kind, Refusal};
 use std::path::{Path, PathBuf};
+use words::docker_says::{Kind, Refusal};
 
 pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
     let mut checks = vec![engine(options, &machine.state)];
@@ -182,7 +182,7 @@ mod tests {
     fn an_engine_that_says_something_else_is_explained_by_its_kind() {
         let said = "could not select device driver \"\" with capabilities: [[gpu]]";
         let check =
-            engine(&options(RuntimeChoice::Docker), &EngineState::Refused(pure::docker_says::refusal(None, said, "")));
+            engine(&options(RuntimeChoice::Docker), &EngineState::Refused(words::docker_says::refusal(None, said, "")));
         assert_eq!((check.name, check.state), ("docker-unknown", State::Block));
         assert!(check.found.contains("knows no GPU runtime") && check.remedy.contains("nvidia-ctk"), "{check:?}");
     }

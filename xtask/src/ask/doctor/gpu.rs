@@ -204,7 +204,7 @@ fn persistence(gpu: &GpuFacts) -> Check {
 /// Linux inside Windows (WSL): its clocks can only be set from Windows, and the GPU is shared with it.
 fn wsl(root: &Path) -> Option<Check> {
     let version = std::fs::read_to_string(root.join("proc/version")).ok()?;
-    pure::gate::is_wsl(&version).then(|| {
+    words::wsl::is_wsl(&version).then(|| {
         Check::warn(
             "wsl",
             "this Linux runs inside Windows (WSL): clocks can only be set from Windows, and no run is publishable",

@@ -6,9 +6,9 @@ use host::machine::disk::{DiskProbe, Disks, Place, Room};
 use host::paths::Paths;
 use host::process::{Child, Ended, find_program};
 use host::wheels::{Lock, is_installed};
-use pure::docker_says::Kind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::docker_says::Kind;
 
 pub(super) fn checks(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Vec<Check> {
     vec![

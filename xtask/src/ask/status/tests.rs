@@ -7,7 +7,7 @@ use crate::publish::publish;
 use crate::steps::gate::gate;
 use crate::steps::seal::Sealed;
 use crate::trial::{LOCK, OnDisk, RUN, copy};
-use pure::notebook::{Fields, Kind, NewEntry, Status, append};
+use pure::book::notebook::{Fields, Kind, NewEntry, Status, append};
 use schema::Digest;
 use schema::plan::{PlanFile, ProfileName};
 

@@ -1,6 +1,6 @@
 //! `scripts/recompute.py`, which shares no code with ours, against our own summary of a made-up run.
 
-use pure::summary::{CellData, summarize};
+use pure::numbers::summary::{CellData, summarize};
 use pure::trial::synthetic::{cells, contract, plan};
 use schema::Digest;
 use schema::metrics::Metric;

@@ -9,17 +9,17 @@ use crate::runs::past;
 use anyhow::Result;
 use host::failure::{of_the_machine, remedy_of};
 use host::files;
-use pure::altered::explain;
-use pure::json::to_bytes;
-use pure::names::collisions;
-use pure::sample;
-use pure::sums;
+use pure::numbers::sample;
+use pure::records::json::to_bytes;
+use pure::records::sums;
 use schema::manifest::{Manifest, PREDICATE_TYPE, STATEMENT_TYPE};
 use schema::verdict::Verdict;
 use schema::{Digest, FORMAT, check_format_of_json};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use words::altered::explain;
+use words::names::collisions;
 
 /// Manifest and verdict of a run whose bytes were looked at.
 pub(super) struct SealedBytes {

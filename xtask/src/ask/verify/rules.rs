@@ -12,8 +12,8 @@ use crate::runs::history::{Teller, rules_of, teller};
 use crate::runs::layout::{Layout, MANIFEST, VERDICT, published_name};
 use anyhow::Result;
 use host::paths::Paths;
-use pure::attempts::Chain;
 use pure::gate::{all_passed, rules};
+use pure::records::attempts::Chain;
 use schema::verdict::Verdict;
 
 use published::Judge;

@@ -3,8 +3,8 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, Error, FromArgMatches, Subcommand};
-use pure::notebook::Flags;
-use pure::notebook::kinds::{Flag, Given, KINDS, Row};
+use pure::book::notebook::Flags;
+use pure::book::notebook::kinds::{Flag, Given, KINDS, Row};
 
 /// A `notebook` command as typed.
 #[derive(Clone, Debug)]

@@ -4,13 +4,21 @@
 use super::Finding;
 use anyhow::{Context, Result};
 use host::paths::Paths;
-use pure::protocol::literals;
+use pure::identity::protocol::literals;
 use schema::plan::PlanFile;
 use std::collections::BTreeSet;
 
 /// Code that every experiment shares.
-const PIPELINE: [&str; 6] =
-    ["harness/core/src/", "harness/schema/src/", "harness/src/", "xtask/src/", "xtask/host/src/", "xtask/pure/src/"];
+const PIPELINE: [&str; 8] = [
+    "harness/core/src/",
+    "harness/schema/src/",
+    "harness/tables/src/",
+    "harness/src/",
+    "xtask/src/",
+    "xtask/host/src/",
+    "xtask/pure/src/",
+    "xtask/words/src/",
+];
 /// Files of the pipeline that only tests are compiled from.
 const TESTS: [&str; 5] = ["/tests", "/trial/", "_tests.rs", "/of_sealed_runs.rs", "/by_script.rs"];
 /// Where the columns and facts are defined that every experiment has. An experiment that records them too makes them no name of its own.

@@ -2,8 +2,8 @@
 
 use super::{NAMESPACE, argument, ssh_keygen};
 use anyhow::Result;
-use pure::text::quoted;
 use std::path::Path;
+use words::text::quoted;
 
 /// What a list says of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use host::failure::fail;
-use pure::sass::arch_number;
+use pure::identity::sass::arch_number;
 use schema::ExitCode;
 use schema::build::{Budget, BudgetFile, Kernel};
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,14 +8,15 @@ use host::failure::fail;
 use host::files;
 use host::gpu::toolkit::Toolkit;
 use host::process::Ended;
-use pure::sass::arch_number;
-use pure::text::{plain, quoted};
-use pure::{nvcc, occupancy};
+use pure::identity::occupancy;
+use pure::identity::sass::arch_number;
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use words::nvcc;
+use words::text::{plain, quoted};
 
 /// What is measured, and the same with source lines for the sanitizer.
 pub(super) const FLAVORS: [&str; 2] = ["measure", "lineinfo"];

@@ -4,9 +4,9 @@ use super::compile::{self, FLAVORS, Job, cubin_path};
 use super::inputs::Inputs;
 use anyhow::{Context, Result};
 use host::failure::fail;
-use pure::cubin::paths_in;
-use pure::sass::Sass;
-use pure::{occupancy, ptxas, sass};
+use pure::identity::cubin::paths_in;
+use pure::identity::sass::Sass;
+use pure::identity::{occupancy, ptxas, sass};
 use schema::build::{Advisory, Cubin, Kernel};
 use schema::{Digest, ExitCode};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Compiler<'_> {
 
     /// Refuses a cubin that another compiler made than the one that was asked.
     fn check_maker(&self, bytes: &[u8]) -> Result<()> {
-        let said = pure::cubin::Cubin::parse(bytes)?.made_by.map(|made_by| made_by.version);
+        let said = pure::identity::cubin::Cubin::parse(bytes)?.made_by.map(|made_by| made_by.version);
         let other = said.filter(|said| said != self.nvcc);
         anyhow::ensure!(other.is_none(), "made by {:?}, and nvcc is {:?}", other.unwrap_or_default(), self.nvcc);
         Ok(())

@@ -5,10 +5,10 @@ use super::Built;
 use super::compile::FLAVORS;
 use anyhow::{Result, ensure};
 use host::failure::fail;
-use pure::nvcc::cuda_of;
-use pure::sass;
+use pure::identity::sass;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeSet;
+use words::nvcc::cuda_of;
 
 /// Refuses a build unless it holds cubins of both flavors for exactly this architecture, whose bytes are for it, made
 /// by a compiler that the driver is not too old for. `driver_cuda` is the newest CUDA that the driver runs, if known.

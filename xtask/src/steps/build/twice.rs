@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use host::container::Runtime;
 use host::failure::fail;
 use host::gpu::toolkit::Toolkit;
-use pure::sass;
+use pure::identity::sass;
 use schema::ExitCode;
 use serde::Serialize;
 

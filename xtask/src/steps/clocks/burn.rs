@@ -5,11 +5,11 @@ use crate::steps::sanitize::Program;
 use anyhow::Result;
 use host::container::{Runtime, Task};
 use host::failure::fail;
-use pure::progress::parse;
 use schema::ExitCode;
 use schema::progress::Progress;
 use std::path::PathBuf;
 use std::time::Duration;
+use words::progress::parse;
 
 /// The harness as a load.
 pub struct Burn<'a> {

@@ -3,11 +3,11 @@
 use super::lease::{Lease, Standing};
 use anyhow::Result;
 use host::gpu::nvml::{Answer, Gpu, device_id, reading};
-use pure::clock_class::throttle;
 use schema::environment::NvmlFacts;
 pub use schema::environment::Reading;
 use serde::Serialize;
 use std::path::Path;
+use words::throttle;
 
 /// The facts before a run. `ours` are the ids of our own processes with a compute context.
 ///

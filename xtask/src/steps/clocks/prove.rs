@@ -5,7 +5,8 @@
 
 use anyhow::Result;
 use host::gpu::nvml::{Answer, Gpu, Violations};
-use pure::clock_class::{throttle, within_band};
+use pure::numbers::clock_class::within_band;
+use words::throttle;
 
 /// Something that keeps the GPU busy.
 pub trait Load {

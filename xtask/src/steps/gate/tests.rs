@@ -3,9 +3,9 @@
 use crate::runs::history;
 use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
 use preempt::plan::Residency;
-use pure::attempts::{Chain, Intent, MEASURED};
+use pure::book::notebook::{Entry, NewEntry, append, parse};
 use pure::gate::{Evidence, Facts, judge, verdict};
-use pure::notebook::{Entry, NewEntry, append, parse};
+use pure::records::attempts::{Chain, Intent, MEASURED};
 use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
 use schema::bundle::BundleRecord;
@@ -198,7 +198,8 @@ fn a_half_watched_cell_is_refused_and_one_watched_by_half_is_not() {
     let refused = |share: f64| {
         let (mut evidence, facts) = evidence();
         let cell = find(&mut evidence.cells, YIELD);
-        let measured: f64 = cell.launches.as_ref().map(|l| pure::clock_class::measured_seconds(l).unwrap()).unwrap();
+        let measured: f64 =
+            cell.launches.as_ref().map(|l| pure::numbers::clock_class::measured_seconds(l).unwrap()).unwrap();
         let (phase, name) = (cell.record.phase.clone(), cell.record.cell.clone());
         let planned = &evidence.contract.cells;
         let index = 1 + planned.iter().position(|p| p.phase == phase && p.name == name).unwrap() as u32;

@@ -10,10 +10,10 @@ use host::failure::{Denied, fail};
 use host::files::remove;
 use host::paths::Paths;
 use host::process::{Child, find_program};
-use pure::docker_says::{Kind, refusal};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use words::docker_says::{Kind, refusal};
 
 /// The local, air-gapped base image that [`make_base`] makes.
 pub const LOCAL_BASE: &str = "assay-base:local";

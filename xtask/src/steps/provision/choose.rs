@@ -3,8 +3,8 @@
 use host::container::{Engine, EngineFacts, EngineState};
 use host::failure::Denied;
 use host::process::own_environment;
-use pure::docker_says::Kind;
 use std::path::{Path, PathBuf};
+use words::docker_says::Kind;
 
 /// Where programs shall run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn each_state_has_its_own_words_and_remedy() {
-        let refused = |kind| EngineState::Refused(pure::docker_says::Refusal { kind, said: "x".into() });
+        let refused = |kind| EngineState::Refused(words::docker_says::Refusal { kind, said: "x".into() });
         let states = [EngineState::Absent, refused(Kind::Down), refused(Kind::Forbidden), refused(Kind::Unknown)];
         let remedies: std::collections::BTreeSet<String> = states.iter().map(|state| explain(state).1).collect();
         assert_eq!(remedies.len(), states.len());

@@ -12,7 +12,7 @@ pub(super) fn patiently(engine: &Engine, quiet: bool, child: &Child) -> Result<E
     loop {
         let ended = child.run(&mut |line| {
             if !quiet {
-                host::tell!("  {}", pure::text::plain(line));
+                host::tell!("  {}", words::text::plain(line));
             }
         })?;
         let said = refused(&ended);

@@ -3,9 +3,9 @@
 use super::*;
 use host::container::{Engine, EngineFacts, EngineState};
 use host::failure::{code_of, remedy_of};
-use pure::docker_says::{Kind, Refusal};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
+use words::docker_says::{Kind, Refusal};
 
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fake");
 

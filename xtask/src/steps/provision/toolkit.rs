@@ -9,10 +9,10 @@ use host::gpu::toolkit::Toolkit;
 use host::paths::Paths;
 use host::process::{Child, find_program};
 use host::wheels::{Fetcher, Lock, Unpacker, is_installed};
-pub(super) use pure::nvcc::cuda_of;
 use schema::{Digest, ExitCode};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub(super) use words::nvcc::cuda_of;
 
 /// The oldest driver series whose CUDA runs what the pinned wheels compile.
 pub const DRIVER_NEEDED: u32 = 580;

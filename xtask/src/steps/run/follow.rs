@@ -1,10 +1,10 @@
 //! Follows the harness's progress: shows it, passes it to telemetry, and notices a hang.
 
 use host::ui::{Ui, spoken};
-use pure::progress::parse;
 use schema::cell::DeviceFacts;
 use schema::progress::Progress;
 use std::time::{Duration, Instant};
+use words::progress::parse;
 
 /// A harness that says nothing for this long hangs: single launches take milliseconds.
 const SILENCE: Duration = Duration::from_secs(120);

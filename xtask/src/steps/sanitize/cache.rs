@@ -7,7 +7,7 @@ use super::{Program, Sanitized, changed, holds, verdict_name, write_json};
 use anyhow::{Context, Result, bail, ensure};
 use host::failure::does_not_hold;
 use host::files::{read_plain, remove};
-use pure::sanitizer::faults;
+use pure::records::sanitizer::faults;
 use schema::sanitize::{SanitizerVerdict, State, Tool, VERDICT_FORMAT};
 use schema::{Digest, FORMAT, check_format, check_format_up_to};
 use serde::{Deserialize, Serialize};

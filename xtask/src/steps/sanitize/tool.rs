@@ -6,10 +6,10 @@ use host::container::{Runtime, Task};
 use host::failure::fail;
 use host::gpu::toolkit::Toolkit;
 use host::process::Ended;
-use pure::surroundings::harmful;
 use schema::{Digest, ExitCode};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use words::surroundings::harmful;
 
 /// The first release that knows the barriers and bulk copies of sm_90 well enough (CUDA 12.8).
 const OLDEST: (u32, u32) = (2025, 1);

@@ -6,10 +6,10 @@
 use super::{Answer, Gpu, GpuError};
 use crate::process::{Child, own_environment};
 use anyhow::{Context, Result};
-use pure::gpu_state::against_idle;
 use schema::environment::{Reading, Snapshot};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use words::gpu_state::against_idle;
 
 /// How long one look may take. A GPU with a storm of corrected errors takes longer, and should not be measured on.
 const PATIENCE: Duration = Duration::from_secs(30);

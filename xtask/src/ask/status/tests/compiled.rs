@@ -7,8 +7,8 @@ use crate::steps::build::{BuildContext, kernels};
 use crate::steps::provision::{ProvisionOptions, Provisioned, RuntimeChoice, provision};
 use crate::trial::{OnDisk, Trial};
 use host::paths::Paths;
-use pure::measured::measured_sass;
-use pure::standing::State;
+use pure::book::standing::State;
+use pure::identity::measured::measured_sass;
 use std::collections::BTreeMap;
 use std::path::Path;
 

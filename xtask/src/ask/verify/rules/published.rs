@@ -8,10 +8,10 @@ use host::failure::fail;
 use host::git::Git;
 use host::paths::Paths;
 use host::process::{Child, own_environment};
-use pure::text::plain;
 use schema::ExitCode;
 use serde::Deserialize;
 use std::time::Duration;
+use words::text::plain;
 
 /// The commit whose tree judges a run exactly: the one that published it, or the measured one while none did.
 pub(super) struct Judge {

@@ -8,7 +8,7 @@ use crate::trial::{evidence, find};
 use preempt::tables::anomaly;
 use pure::gate::evidence::Evidence;
 use pure::gate::judge;
-use pure::summary::summarize;
+use pure::numbers::summary::summarize;
 use pure::trial::synthetic::{cells, contract, plan, set_column, take_rows};
 use schema::Digest;
 use schema::environment::ClockRecord;

@@ -2,8 +2,8 @@
 
 use crate::runs::history;
 use crate::trial::{Trial, evidence};
+use pure::book::notebook::{Flags, Kind, NewEntry, append, parse};
 use pure::gate::judge;
-use pure::notebook::{Flags, Kind, NewEntry, append, parse};
 use schema::plan::Terms;
 use schema::reopened::Reopened;
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,11 +8,11 @@ use host::container::{Engine, ImageId, RegistryDigest, failed, refused};
 use host::failure::{Denied, fail};
 use host::paths::Paths;
 use host::process::{Child, Ended};
-use pure::docker_says::Kind;
 use schema::ExitCode;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
+use words::docker_says::Kind;
 
 /// The pinned base whose CUDA older drivers run.
 const OLDER_BASE: &str = "cuda12";

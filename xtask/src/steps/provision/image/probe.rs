@@ -10,12 +10,12 @@ use host::container::{DockerRuntime, EngineFacts, GpuAccess, HARDENING, LIMITS, 
 use host::failure::{Denied, fail, remedy_of};
 use host::paths::Paths;
 use host::process::Ended;
-use pure::docker_says::{Kind, refusal};
 use schema::{Digest, ExitCode};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
+use words::docker_says::{Kind, refusal};
 
 /// What containers of this engine get.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
