@@ -5,6 +5,7 @@ mod fake_nvml;
 use clap::Parser;
 use fake_nvml::Fake;
 use host::failure::{code_of, fail, remedy_of};
+use host::gpu::lease::{Before, Lease, Process, Standing};
 use host::gpu::nvml::{Gpu, GpuChoice, GpuError, Library, Violations, device_id};
 use schema::ExitCode;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 use tables::Table;
 use words::personal::{Names, impersonal};
 use xtask::steps::clocks::holder::HoldCommand;
-use xtask::steps::clocks::lease::{Before, Lease, Process};
 use xtask::steps::clocks::prove::Load;
 use xtask::steps::clocks::telemetry::Sampler;
 use xtask::steps::clocks::{self, ClockContext, ClockSession, Mode, facts, hold, with_clocks};
@@ -234,7 +234,7 @@ fn a_holder_killed_meanwhile_is_made_good() {
     let (_, record) = run(&fake, lock(1500), |_| {
         let holder = Lease::read(&fake.lease())?.unwrap().holder;
         signal(holder.pid, rustix::process::Signal::KILL);
-        while Lease::read(&fake.lease())?.unwrap().standing()? == clocks::lease::Standing::Held {
+        while Lease::read(&fake.lease())?.unwrap().standing()? == Standing::Held {
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(fake.locked(), "sm 1500, memory 2619");

@@ -2,6 +2,7 @@
 
 pub mod cuda;
 pub mod driver;
+pub mod lease;
 pub mod nvml;
 pub mod profiler;
 pub mod toolkit;

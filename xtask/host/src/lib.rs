@@ -18,6 +18,7 @@ pub mod ui;
 pub mod cache;
 pub mod files;
 pub mod process;
+pub mod program;
 
 pub mod container;
 pub mod git;

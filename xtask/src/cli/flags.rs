@@ -2,7 +2,8 @@
 
 pub mod notebook;
 
-pub use crate::path::ask::{Reproduce, Where};
+pub use crate::path::ask::Reproduce;
+pub use provision::cli::{Probe, Where};
 
 use crate::steps::clocks::hold::HoldArgs;
 use clap::{Args, Parser, Subcommand};
@@ -168,22 +169,6 @@ pub enum Clocks {
     /// Lock, hold while standard input is open, and restore at its end (the privileged child of a run).
     #[command(hide = true)]
     Hold(HoldArgs),
-}
-
-/// What a probe asks.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Probe {
-    /// Whether CUDA initialises, and which GPUs it lists.
-    Cuda,
-    /// Health and use of a GPU, through NVML opened anew.
-    Nvml {
-        /// The GPU's UUID
-        #[arg(long)]
-        gpu: String,
-        /// The management library's file, as the parent loaded it
-        #[arg(long)]
-        library: Option<PathBuf>,
-    },
 }
 
 /// Flags of `tidy`.

@@ -1,18 +1,18 @@
-//! `clocks status|lock|restore`, and the child processes that query the GPU's libraries.
+//! `clocks status|lock|restore`.
 
 use super::{Context, Done};
-use crate::cli::flags::{Clocks, Probe, Where};
+use crate::cli::flags::{Clocks, Where};
 use crate::path::device::{Device, choose};
 use crate::path::freeze::{Frozen, experiments, freeze};
 use crate::path::subject::{archs, build, program, provision};
 use crate::steps::clocks::burn::Burn;
 use crate::steps::clocks::holder::HoldCommand;
 use crate::steps::clocks::prove::Load;
-use crate::steps::clocks::{ClockContext, facts, lease, lock, restore};
+use crate::steps::clocks::{ClockContext, facts, lock, restore};
 use anyhow::Result;
 use host::failure::fail;
-use host::gpu::cuda;
-use host::gpu::nvml::{Gpu, GpuChoice, Library, snapshot};
+use host::gpu::lease;
+use host::gpu::nvml::Gpu;
 use host::paths::Paths;
 use host::process::interrupted;
 use schema::ExitCode;
@@ -87,21 +87,4 @@ fn lock_and_hold(
         }
         Ok(())
     })
-}
-
-/// `probe`: one JSON line on stdout for the parent, whatever else is printed.
-///
-/// # Errors
-/// When NVML cannot be opened; that CUDA does not work is an answer.
-pub fn probe(what: &Probe) -> Result<Done> {
-    let line = match what {
-        Probe::Cuda => serde_json::to_string(&cuda::probe())?,
-        Probe::Nvml { gpu, library } => {
-            let opened = Library::open(library.as_deref()).and_then(|nvml| nvml.gpu(&GpuChoice::Uuid(gpu.clone())));
-            let gpu = opened.map_err(|error| fail(ExitCode::Environment, error.to_string(), "cargo xtask doctor"))?;
-            serde_json::to_string(&snapshot(&gpu))?
-        }
-    };
-    println!("{line}");
-    Ok(Done::silent())
 }

@@ -17,39 +17,19 @@ use crate::path::subject;
 use crate::repo::tidy;
 use crate::steps;
 use crate::steps::build::{BuildContext, Built, default_archs, twice};
-use crate::steps::provision::Provisioned;
 use anyhow::Result;
+use provision::Provisioned;
 use schema::ExitCode;
 use serde_json::{Value, json};
 
 pub use crate::path::context::Context;
 pub use experiments::list;
-pub use gpu::{clocks, probe};
+pub use gpu::clocks;
 pub use home::{bundle, pack, unpack};
+pub use host::program::Done;
 pub use notebook::notebook;
 pub use standing::status;
 pub use write::publish;
-
-/// How a command that did not fail ended.
-pub struct Done {
-    /// Its exit code.
-    pub code: ExitCode,
-    /// Its `--json` object.
-    pub json: Value,
-    /// What a person reads last; may be empty.
-    pub text: String,
-}
-
-impl Done {
-    /// Done, with nothing more to say.
-    pub fn silent() -> Self {
-        Self::said(json!({}), String::new())
-    }
-
-    fn said(json: Value, text: impl Into<String>) -> Self {
-        Self { code: ExitCode::Done, json, text: text.into() }
-    }
-}
 
 /// `reproduce`.
 ///
@@ -79,27 +59,15 @@ pub fn reproduce(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
     Ok(Done::said(object, ""))
 }
 
-/// `doctor`.
-///
-/// # Errors
-/// None of its own; a finding is no error, but a block ends with exit 11.
-pub fn doctor(ctx: &Context<'_>, place: &flags::Where) -> Result<Done> {
-    use crate::ask::doctor::{DoctorOptions, doctor, is_fit, json, text};
-    let options = DoctorOptions { runtime: place.runtime, base: place.base.clone(), offline: place.offline };
-    let checks = doctor(ctx.paths, &options);
-    let code = if is_fit(&checks) { ExitCode::Done } else { ExitCode::Environment };
-    Ok(Done { code, json: json(&checks), text: text(&checks) })
-}
-
 /// `provision`.
 ///
 /// # Errors
-/// Exit 11, as [`steps::provision::provision`] says.
+/// Exit 11, as [`provision::provision`] says.
 pub fn provision(ctx: &Context<'_>, ask: &flags::Provision) -> Result<Done> {
     if ask.make_base {
-        let image = steps::provision::make_base(ctx.paths, false, ctx.quiet)?;
-        let text = format!("base {} is image {image}", steps::provision::LOCAL_BASE);
-        return Ok(Done::said(json!({"base": steps::provision::LOCAL_BASE, "image": image}), text));
+        let image = provision::make_base(ctx.paths, false, ctx.quiet)?;
+        let text = format!("base {} is image {image}", provision::LOCAL_BASE);
+        return Ok(Done::said(json!({"base": provision::LOCAL_BASE, "image": image}), text));
     }
     let provisioned = subject::provision(ctx, &ask.place, &choose_and_say(ctx.ui, "auto")?)?;
     Ok(Done::said(provisioned.json(), ""))
@@ -176,7 +144,7 @@ pub fn run(ctx: &Context<'_>, ask: &flags::Reproduce) -> Result<Done> {
 /// # Errors
 /// When something cannot be removed.
 pub fn clean(ctx: &Context<'_>) -> Result<Done> {
-    let removed = steps::provision::clean(ctx.paths)?;
+    let removed = provision::clean(ctx.paths)?;
     let text = format!("removed {}", if removed.is_empty() { "nothing".to_owned() } else { removed.join(", ") });
     Ok(Done::said(json!({"removed": removed}), text))
 }

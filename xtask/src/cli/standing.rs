@@ -58,10 +58,10 @@ mod tests {
     use super::*;
     use crate::publish::publish;
     use crate::steps::gate::gate;
-    use crate::steps::provision::{Machine, RuntimeChoice, box_toolkit};
     use crate::steps::seal::Sealed;
     use crate::trial::{LOCK, OnDisk, copy};
     use host::ui::Ui;
+    use provision::{Machine, RuntimeChoice, box_toolkit};
 
     fn ask(disk: &OnDisk) -> Result<Done> {
         let ui = Ui::new(true);

@@ -1,8 +1,8 @@
 //! The options that a person can give the path, as the command line parses them.
 
 use crate::steps::clocks::Mode;
-use crate::steps::provision::RuntimeChoice;
 use clap::{Args, ValueEnum};
+use provision::cli::Where;
 use schema::plan::ProfileName;
 
 /// The size of a run.
@@ -35,20 +35,6 @@ pub enum ClockChoice {
     Lock,
     /// Change nothing and only watch them.
     Observe,
-}
-
-/// Flags of every command that runs programs.
-#[derive(Clone, Debug, Args)]
-pub struct Where {
-    /// Where programs run.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub runtime: RuntimeChoice,
-    /// Use this local image as the container's base (recorded by its id).
-    #[arg(long, value_name = "IMAGE")]
-    pub base: Option<String>,
-    /// Fetch nothing.
-    #[arg(long)]
-    pub offline: bool,
 }
 
 /// Flags of the path.

@@ -1,15 +1,15 @@
 //! What is measured, and the steps that make it: provision, build and sanitize.
 
-use crate::path::ask::Where;
 use crate::path::context::{Context, Said};
 use crate::path::device::Device;
 use crate::path::freeze::Frozen;
 use crate::steps::build::{self, BuildContext, Built, default_archs};
-use crate::steps::provision::{self, ProvisionOptions, Provisioned};
 use crate::steps::sanitize::{self, Program, Sanitized};
 use anyhow::Result;
 use host::files::write_whole;
 use host::paths::Paths;
+use provision::cli::Where;
+use provision::{self, ProvisionOptions, Provisioned};
 use pure::records::sanitizer::budget::Bounds;
 use schema::build::BuildRecord;
 

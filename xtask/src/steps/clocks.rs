@@ -8,8 +8,6 @@ pub mod burn;
 pub mod hold;
 pub mod holder;
 
-pub mod lease;
-
 pub mod prove;
 
 pub mod telemetry;
@@ -21,8 +19,8 @@ pub use holder::restore_all;
 use anyhow::Result;
 use holder::{Held, HoldCommand, Lock, both};
 use host::failure::{code_of, fail, remedy_of};
+use host::gpu::lease::{Lease, Standing};
 use host::gpu::nvml::Gpu;
-use lease::{Lease, Standing};
 use prove::{Load, Shown, Trial};
 use schema::ExitCode;
 use schema::environment::ClockRecord;

@@ -5,7 +5,6 @@ pub mod clocks;
 pub mod counters;
 pub mod describe;
 pub mod gate;
-pub mod provision;
 pub mod record;
 pub mod run;
 pub mod sanitize;

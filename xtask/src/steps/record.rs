@@ -3,13 +3,13 @@
 
 use super::build::Built;
 use super::counters::Counters;
-use super::provision::Provisioned;
 use super::run::Measured;
 use super::sanitize::Sanitized;
 use anyhow::{Context, Result};
 use host::files::{read_plain, scan, write_whole};
 use host::machine::personal::names;
 use host::paths::Paths;
+use provision::Provisioned;
 use pure::records::json::to_bytes;
 use schema::FORMAT;
 use schema::environment::{ClockRecord, Environment, Host, NvmlFacts, Stamp};

@@ -1,7 +1,7 @@
 //! Reads what NVML reports of the GPU before and after a run, and for `clocks status`. Sets nothing.
 
-use super::lease::{Lease, Standing};
 use anyhow::Result;
+use host::gpu::lease::{Lease, Standing};
 use host::gpu::nvml::{Answer, Gpu, device_id, reading};
 use schema::environment::NvmlFacts;
 pub use schema::environment::Reading;

@@ -4,9 +4,9 @@
 //! number a line, and answers each request with one JSON line. It is the only caller of an NVML setter in this
 //! program.
 
-use super::lease::{Before, Lease, Process, Standing};
 use anyhow::Result;
 use host::failure::{code_of, fail, remedy_of};
+use host::gpu::lease::{Before, Lease, Process, Standing};
 use host::gpu::nvml::{Answer, Gpu, GpuChoice, GpuError, Library, NvmlGpu};
 use schema::ExitCode;
 use serde::{Deserialize, Serialize};

@@ -4,9 +4,9 @@
 use super::{check_all, check_stale, of_phase, publish_run};
 use crate::ask::status::{Report, TreeSass, status};
 use crate::steps::build::{BuildContext, kernels};
-use crate::steps::provision::{ProvisionOptions, Provisioned, RuntimeChoice, provision};
 use crate::trial::{OnDisk, Trial};
 use host::paths::Paths;
+use provision::{ProvisionOptions, Provisioned, RuntimeChoice, provision};
 use pure::book::standing::State;
 use pure::identity::measured::measured_sass;
 use std::collections::BTreeMap;

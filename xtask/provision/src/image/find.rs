@@ -1,8 +1,8 @@
 //! Which base image: the one asked for, else the pinned one, else a local one, else the pinned one pulled.
 
-use crate::steps::provision::patience::patiently;
-use crate::steps::provision::toolkit::too_old;
-use crate::steps::provision::{LOCAL_BASE, ProvisionOptions};
+use crate::patience::patiently;
+use crate::toolkit::too_old;
+use crate::{LOCAL_BASE, ProvisionOptions};
 use anyhow::Result;
 use host::container::{Engine, ImageId, RegistryDigest, failed, refused};
 use host::failure::{Denied, fail};
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_lock_of_this_tree_pins_by_digest() {
-        let lock = BaseLock::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docker/image.lock")).unwrap();
+        let lock = BaseLock::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docker/image.lock")).unwrap();
         assert!(lock.base[0].reference().starts_with("rust@sha256:"));
         assert!(lock.base[1].reference().starts_with("nvidia/cuda@sha256:"));
         assert!(lock.base.iter().any(|base| base.name == OLDER_BASE));

@@ -3,7 +3,7 @@
 
 use super::machine::disk;
 use super::{Check, DoctorOptions, container_gpu};
-use crate::steps::provision::{BaseLock, LOCAL_BASE, Machine, explain};
+use crate::{BaseLock, LOCAL_BASE, Machine, explain};
 use host::container::{Engine, EngineFacts, EngineState, Leftover, leftovers};
 use host::machine::disk::{Disks, Place};
 use host::paths::Paths;
@@ -121,8 +121,8 @@ fn left(engine: &Engine) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::doctor::State;
-    use crate::steps::provision::RuntimeChoice;
+    use crate::RuntimeChoice;
+    use crate::doctor::State;
 
     fn options(runtime: RuntimeChoice) -> DoctorOptions {
         DoctorOptions { runtime, base: None, offline: false }
@@ -158,7 +158,7 @@ mod tests {
         let at = |name: &str| dir.path().join(name).display().to_string();
         for name in ["a", "b", "snap/bin"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
-            let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fake/docker");
+            let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/fake/docker");
             std::fs::copy(fake, dir.path().join(name).join("docker")).unwrap();
         }
         std::fs::create_dir(dir.path().join("c")).unwrap();

@@ -7,7 +7,7 @@ use schema::ExitCode;
 use std::path::{Path, PathBuf};
 use words::docker_says::{Kind, Refusal};
 
-const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fake");
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/fake");
 
 /// A checkout with a lock of one wheel, that wheel kept, and a machine that looks at nothing outside.
 struct Bench {

@@ -1,9 +1,9 @@
 //! What a base has: asked once in a container of it, then remembered by its id.
 
 use super::find::Base;
-use crate::steps::provision::choose::Machine;
-use crate::steps::provision::hostenv;
-use crate::steps::provision::toolkit::release_line;
+use crate::choose::Machine;
+use crate::hostenv;
+use crate::toolkit::release_line;
 use anyhow::Result;
 use host::cache;
 use host::container::{DockerRuntime, Runtime, Task, last};
@@ -93,7 +93,7 @@ fn read(text: &str) -> BaseFacts {
 }
 
 /// This machine's Rust, for a base that has none.
-pub(in crate::steps::provision) fn host_sysroot(machine: &Machine, paths: &Paths) -> Option<PathBuf> {
+pub(crate) fn host_sysroot(machine: &Machine, paths: &Paths) -> Option<PathBuf> {
     let child = Child {
         program: "rustc".into(),
         args: vec!["--print".into(), "sysroot".into()],

@@ -6,7 +6,7 @@ mod docker;
 mod gpu;
 mod machine;
 
-use crate::steps::provision::{Machine, RuntimeChoice};
+use crate::{Machine, RuntimeChoice};
 use host::gpu::cuda::Cuda;
 use host::gpu::driver::Driver;
 use host::gpu::nvml::{GpuError, PATIENCE, within};

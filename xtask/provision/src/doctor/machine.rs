@@ -1,7 +1,7 @@
 //! The machine: programs, disk, kernel, whether we are in a container, and who may lock clocks.
 
 use super::{Check, DoctorOptions};
-use crate::steps::provision::Machine;
+use crate::Machine;
 use host::machine::disk::{DiskProbe, Disks, Place, Room};
 use host::paths::Paths;
 use host::process::{Child, Ended, find_program};
@@ -48,7 +48,7 @@ fn pip(paths: &Paths, options: &DoctorOptions, machine: &Machine) -> Check {
         }
         _ if installed => Check::ok(NAME, "not here, and not needed: the toolkit is unpacked"),
         _ => {
-            let own = crate::steps::provision::box_toolkit(machine).is_some();
+            let own = crate::box_toolkit(machine).is_some();
             let needed = !own && !options.offline && options.base.is_none();
             Check::missing(NAME, needed, "not here; it fetches the pinned toolkit", "sudo apt-get install python3-pip")
         }
@@ -131,8 +131,8 @@ pub(super) fn ask(machine: &Machine, paths: &Paths, program: &str, args: &[&str]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::doctor::State;
-    use crate::steps::provision::RuntimeChoice;
+    use crate::RuntimeChoice;
+    use crate::doctor::State;
     use host::container::EngineState;
 
     fn machine(root: &Path, path: &str) -> Machine {

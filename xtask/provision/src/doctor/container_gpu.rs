@@ -3,7 +3,7 @@
 //! any work.
 
 use super::{Check, DoctorOptions};
-use crate::steps::provision::Machine;
+use crate::Machine;
 use host::container::{EngineFacts, GpuAccess, cdi_files, device_nodes};
 use host::process::find_program;
 use std::path::Path;
@@ -168,8 +168,8 @@ fn loss(machine: &Machine, facts: &EngineFacts) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::doctor::State;
-    use crate::steps::provision::RuntimeChoice;
+    use crate::RuntimeChoice;
+    use crate::doctor::State;
     use host::container::EngineState;
     use std::os::unix::fs::PermissionsExt;
 

@@ -126,7 +126,7 @@ impl Lease {
 
 /// Where the lease lies below the state directory.
 #[must_use]
-pub fn path(paths: &host::paths::Paths) -> PathBuf {
+pub fn path(paths: &crate::paths::Paths) -> PathBuf {
     paths.state().join("clocks.lease")
 }
 
@@ -161,8 +161,8 @@ mod tests {
         mine.create(&path).unwrap();
         assert_eq!(Lease::read(&path).unwrap().unwrap(), mine);
         assert!(mine.create(&path).is_err());
-        host::files::remove(&path).unwrap();
-        host::files::remove(&path).unwrap();
+        crate::files::remove(&path).unwrap();
+        crate::files::remove(&path).unwrap();
         assert_eq!(Lease::read(&path).unwrap(), None);
     }
 

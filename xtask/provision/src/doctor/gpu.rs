@@ -2,11 +2,11 @@
 
 use super::machine::ask;
 use super::{Check, DoctorOptions};
-use crate::steps::clocks::lease::{self, Lease, Standing};
-use crate::steps::provision::{BoxToolkit, DRIVER_NEEDED, Machine, box_toolkit};
+use crate::{BoxToolkit, DRIVER_NEEDED, Machine, box_toolkit};
 use host::container::device_nodes;
 use host::gpu::cuda::Cuda;
 use host::gpu::driver::{Driver, GpuFacts, installed_libraries, loaded_module};
+use host::gpu::lease::{self, Lease, Standing};
 use host::gpu::nvml::{Answer, GpuError};
 use host::paths::Paths;
 use host::wheels::{Lock, Wheel};
@@ -260,7 +260,7 @@ fn toolkit(paths: &Paths, options: &DoctorOptions, driver: Option<&Driver>, own:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::doctor::State;
+    use crate::doctor::State;
     use host::gpu::cuda::CudaGpu;
 
     fn driver(version: &str, cuda: u32) -> Driver {
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn clocks_that_a_killed_process_left_are_found() {
-        use crate::steps::clocks::lease::{Before, Process};
+        use host::gpu::lease::{Before, Process};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("clocks.lease");
         assert!(clock_lease(&path).is_none());

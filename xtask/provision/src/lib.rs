@@ -6,6 +6,8 @@
 mod base;
 mod choose;
 mod clean;
+pub mod cli;
+pub mod doctor;
 mod hostenv;
 mod image;
 mod patience;
