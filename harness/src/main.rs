@@ -183,7 +183,7 @@ fn run_sanitize(flags: SanitizeFlags) -> anyhow::Result<()> {
     let (Some(program), Some(device), Some(nonce)) = (flags.program, flags.device, flags.nonce) else {
         let mut stdout = std::io::stdout().lock();
         return Ok(experiment.programs(&plan)?.iter().try_for_each(|program| {
-            let words = [&[program.name.clone()], program.sites.as_slice()].concat();
+            let words = [std::slice::from_ref(&program.name), program.sites.as_slice()].concat();
             writeln!(stdout, "{}", words.join(" "))
         })?);
     };

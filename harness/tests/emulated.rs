@@ -109,6 +109,13 @@ fn check_columns(path: &Path, names: &[&str]) -> Table {
     table
 }
 
+/// What every launch records, with the counts of preempt.
+fn launch_columns() -> Vec<&'static str> {
+    let before = ["launch", "config", "warmup", "host_start_ns", "wall_ns"];
+    let after = ["sms", "clock_windows", "clock_khz_min", "clock_khz_p50", "clock_khz_max"];
+    [&before[..], preempt::tables::COUNTS, &after[..]].concat()
+}
+
 /// Checks one cell's files against its header and its work, and returns its events.
 fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
     let header = run.header(cell);
@@ -118,21 +125,22 @@ fn check_cell(run: &Run, cell: &Cell, plan: Digest) -> Table {
         assert_eq!((Digest::of(&bytes), bytes.len() as u64), (file.sha256, file.bytes), "{}{}", cell.name, file.suffix);
     }
     check_columns(&run.path(cell, ".clock.parquet"), cell::CLOCK_ROWS);
-    let launches = check_columns(&run.path(cell, ".launches.parquet"), preempt::tables::LAUNCHES);
+    let launches = check_columns(&run.path(cell, ".launches.parquet"), &launch_columns());
     let warmup = launches.u32("warmup").unwrap();
     assert_eq!(warmup.iter().sum::<u32>(), header.warmup_launches);
     let kept_wrong = launches.u32("wrong_tiles").unwrap().iter().zip(warmup).filter(|(_, warmup)| **warmup == 0);
     assert_eq!(kept_wrong.map(|(wrong, _)| wrong).sum::<u32>(), 0);
     assert_eq!(launches.u32("tasks").unwrap(), launches.u32("executed").unwrap());
-    let names = match cell.work {
-        Work::Timer => cell::TIMER_EVENTS,
-        Work::Calibrate { .. } => preempt::tables::CALIBRATE_EVENTS,
-        Work::Baseline { .. } => preempt::tables::BASELINE_EVENTS,
-        Work::Delay(_) | Work::Yield { .. } => preempt::tables::YIELD_EVENTS,
-        Work::Cost { .. } => preempt::tables::COST_EVENTS,
+    let columns = match cell.work {
+        Work::Timer => None,
+        Work::Calibrate { .. } => Some(preempt::tables::TILES),
+        Work::Baseline { .. } => Some(preempt::tables::WAITS),
+        Work::Delay(_) | Work::Yield { .. } => Some(preempt::tables::YIELDS),
+        Work::Cost { .. } => Some(preempt::tables::DRAINS),
     };
+    let names = columns.map_or(cell::TIMER_EVENTS.to_vec(), |all| all.iter().map(|(name, ..)| *name).collect());
     let events = run.preempt().events(&cell.work, &slots());
-    let table = check_columns(&run.path(cell, ".parquet"), names);
+    let table = check_columns(&run.path(cell, ".parquet"), &names);
     // A launch that would not fit is split, and events are spread evenly, rounded up.
     assert!((events..events * 2).contains(&(table.rows() as u64)), "{}", cell.name);
     assert_eq!(table.rows() as u64, header.events, "{}", cell.name);

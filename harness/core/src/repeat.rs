@@ -6,7 +6,7 @@ use crate::experiment::Measured;
 use crate::launch::LaunchTrace;
 use crate::record::LaunchLog;
 use crate::session::Session;
-use crate::steady::Redraws;
+use crate::steady::OffClock;
 use schema::cell::Facts;
 use schema::facts::POISON_CAUGHT;
 use tables::{Column, Table};
@@ -66,7 +66,7 @@ pub fn repeat(
     let mut spoiled = launch(true)?;
     session.count_spoiled(&mut spoiled.trace);
     log.add(&spoiled.trace, &spoiled.counts, true);
-    let (mut launches, mut walls_ns, mut redraws) = (Vec::new(), Vec::new(), Redraws::of(wanted));
+    let (mut launches, mut walls_ns, mut redraws) = (Vec::new(), Vec::new(), OffClock::of(wanted));
     while launches.len() < wanted as usize {
         let Checked { trace, counts, wrong } = launch(false)?;
         session.count(&trace, wrong.into());

@@ -54,9 +54,9 @@ fn rates(windows: &[(u32, u32, u32)]) -> impl Iterator<Item = u64> {
 
 /// How many launches a cell may still draw again for their clock; beyond that they stay, and the gate sees them.
 #[derive(Clone, Copy, Debug)]
-pub struct Redraws(u32);
+pub struct OffClock(u32);
 
-impl Redraws {
+impl OffClock {
     /// For a cell of so many launches.
     #[must_use]
     pub fn of(launches: u32) -> Self {
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn redraws_run_out() {
-        let mut few = Redraws::of(20);
+        let mut few = OffClock::of(20);
         assert_eq!((0..100).filter(|_| few.take(true)).count(), CLOCK_REDRAWS as usize);
-        assert!(!few.take(true) && !Redraws::of(20).take(false));
-        let mut many = Redraws::of(10_000);
+        assert!(!few.take(true) && !OffClock::of(20).take(false));
+        let mut many = OffClock::of(10_000);
         assert_eq!((0..10_000).filter(|_| many.take(true)).count(), 500);
     }
 }

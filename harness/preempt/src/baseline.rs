@@ -6,9 +6,9 @@
 
 use crate::launch::{self, BaselineLaunch, BaselineRaw, DrainLaunch, Drainer};
 use crate::pilots::Context;
-use crate::tables::{BASELINE_EVENTS, anomaly};
+use crate::tables::{WAITS, anomaly, table};
 use harness_core::experiment::Measured;
-use harness_core::steady::Redraws;
+use harness_core::steady::OffClock;
 use schema::cell::Facts;
 use tables::{Column, Table};
 
@@ -30,7 +30,7 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let drain_ns = context.drain_wall_ns(&pilot, PILOT_DRAINS)?;
     let (mut draws, mut log, mut rows) = (context.seed.draws(), launch::log(), Rows::default());
     let most_redraws = (plan.events / REDRAW_SHARE).max(REDRAWS);
-    let mut off_clock = Redraws::of(plan.events);
+    let mut off_clock = OffClock::of(plan.events);
     let (mut warm, mut redraws, mut event_id) = (0, 0, 0);
     while rows.launch.len() < plan.events as usize {
         let arrival_ns = draws.below(drain_ns);
@@ -97,7 +97,7 @@ impl Rows {
         columns.extend(self.host.map(Column::U32));
         columns.extend(self.device.map(Column::I64));
         columns.push(Column::U32(self.anomaly));
-        BASELINE_EVENTS.iter().zip(columns).fold(Table::new(), |table, (name, column)| table.with(name, column))
+        table(WAITS, columns)
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
         rows.add(3, 5, &sound());
         let table = rows.table();
         let names: Vec<&str> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, BASELINE_EVENTS);
+        assert!(names.iter().eq(WAITS.iter().map(|(name, ..)| name)), "{names:?}");
         assert!(table.rows() == 1 && table.to_bytes().is_ok());
     }
 }

@@ -4,10 +4,10 @@
 use crate::launch::{self, CalibrateLaunch, CalibrateRaw};
 use crate::pilots::Context;
 use crate::plan::CalibratePlan;
-use crate::tables::CALIBRATE_EVENTS;
+use crate::tables::{TILES, table};
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
-use harness_core::steady::Redraws;
+use harness_core::steady::OffClock;
 use schema::cell::Facts;
 use schema::facts::POISON_CAUGHT;
 use tables::{Column, Table};
@@ -22,7 +22,7 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let (mut log, mut rows) = (launch::log(), Rows::default());
     let caught = poison_caught(context, &launch, &mut log)?;
     let mut largest_error: f64 = 0.0;
-    let (mut kept, mut off_clock) = (0, Redraws::of(plan.launches));
+    let (mut kept, mut off_clock) = (0, OffClock::of(plan.launches));
     while kept < plan.launches {
         let raw = context.launches.calibrate(&launch)?;
         largest_error = largest_error.max(raw.max_relative_error);
@@ -67,7 +67,7 @@ fn poison_caught(context: &mut Context, launch: &CalibrateLaunch, log: &mut Laun
     Ok(raw.launch.wrong_tiles == 1 && raw.max_relative_error > 0.0)
 }
 
-/// The event columns, in the order of [`CALIBRATE_EVENTS`].
+/// The event columns, in the order of [`TILES`].
 #[derive(Default)]
 struct Rows([Vec<u32>; 5]);
 
@@ -84,7 +84,6 @@ impl Rows {
     }
 
     fn table(self) -> Table {
-        let columns = CALIBRATE_EVENTS.iter().zip(self.0);
-        columns.fold(Table::new(), |table, (name, column)| table.with(name, Column::U32(column)))
+        table(TILES, self.0.map(Column::U32))
     }
 }

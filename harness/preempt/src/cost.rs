@@ -6,10 +6,10 @@ use super::calibrate::flop_per_tile;
 use super::slot;
 use crate::launch::{self, DrainLaunch, Drainer};
 use crate::pilots::Context;
-use crate::tables::COST_EVENTS;
+use crate::tables::{DRAINS, table};
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
-use harness_core::steady::Redraws;
+use harness_core::steady::OffClock;
 use schema::cell::{DeviceFacts, Facts};
 use tables::{Column, Table};
 
@@ -54,7 +54,7 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32, poll: u32) -> anyhow:
 fn quads(context: &mut Context, arms: &[DrainLaunch; 2]) -> anyhow::Result<(LaunchLog, Table)> {
     let (mut log, mut rows): (_, [Vec<u32>; 5]) = (launch::log(), Default::default());
     let planned = context.profile.yields.cost_quads;
-    let (mut begun, mut kept, mut off_clock) = (0, 0, Redraws::of(planned));
+    let (mut begun, mut kept, mut off_clock) = (0, 0, OffClock::of(planned));
     while kept < planned {
         let raws = ABBA.map(|arm| context.launches.drain(&arms[arm as usize]));
         let raws = raws.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -71,8 +71,7 @@ fn quads(context: &mut Context, arms: &[DrainLaunch; 2]) -> anyhow::Result<(Laun
         kept += u32::from(!warmup && !again);
         context.launches.events(rows[0].len() as u64)?;
     }
-    let columns = COST_EVENTS.iter().zip(rows);
-    Ok((log, columns.fold(Table::new(), |table, (name, column)| table.with(name, Column::U32(column)))))
+    Ok((log, table(DRAINS, rows.into_iter().map(Column::U32))))
 }
 
 /// The grid with the shortest median drain; the smaller one when two tie.

@@ -1,19 +1,18 @@
-//! The columns of preempt's tables, and the bits of its anomalies. What each must show is in the contract.
+//! The columns of preempt's tables with the type and meaning of each, and the bits of its anomalies. What the values must
+//! hold is in `plan/contract/checks.rs`.
 
-/// `<cell>.launches.parquet`: one row a launch, warm-up included.
-///
-/// `launch` u32, `config` u32 (index into `configs`), `warmup` u32 (0/1), `host_start_ns` i64 (host monotonic clock since
-/// the harness started), `wall_ns` u32 (first block's start to last block's end, device timer), `tasks` u32, `executed` u32,
-/// `wrong_tiles` u32, `unwritten_tiles` u32, `not_once` u32 (tasks not executed exactly once), `urgent_requested` u32,
-/// `urgent_executed` u32, `urgent_wrong` u32, `urgent_not_once` u32, `deadline_hits` u32, `sms` u32 (SMs that sampled the
-/// clock), `clock_windows` u32, `clock_khz_min` u32, `clock_khz_p50` u32, `clock_khz_max` u32 (over SMs and windows; zero
-/// windows means the three are zero and the row counts as evidence of nothing).
-pub const LAUNCHES: &[&str] = &[
-    "launch",
-    "config",
-    "warmup",
-    "host_start_ns",
-    "wall_ns",
+use schema::contract::Kind::{I64, OptI64, U32};
+use schema::contract::Role::{Anomaly, Count, DeviceDuration, DeviceInstant, HostInstant, Index};
+use schema::contract::{BlocksSpec, ColumnSpec, Derivation, Derive, Kind, Role, TableSpec};
+use tables::{Column, Table};
+
+/// Columns in the order of the file: name, type, what the values are.
+pub type Columns = [(&'static str, Kind, Role)];
+
+/// Names of the counts that every launch of the experiment has, as columns of `<cell>.launches.parquet` beside those that
+/// every launch of any experiment has: tasks asked for and executed, outputs that disagree with the oracle, that nobody
+/// wrote and that were not made exactly once, the same of urgent tiles, and waits that ended at their deadline.
+pub const COUNTS: &[&str] = &[
     "tasks",
     "executed",
     "wrong_tiles",
@@ -24,75 +23,115 @@ pub const LAUNCHES: &[&str] = &[
     "urgent_wrong",
     "urgent_not_once",
     "deadline_hits",
-    "sms",
-    "clock_windows",
-    "clock_khz_min",
-    "clock_khz_p50",
-    "clock_khz_max",
 ];
 
-/// `calibrate/*.parquet`: one row a recorded tile: `launch` u32, `block` u32, `sm` u32, `tile` u32 (its index in the
-/// block), `wall_ns` u32.
-pub const CALIBRATE_EVENTS: &[&str] = &["launch", "block", "sm", "tile", "wall_ns"];
-
-/// `baseline/*.parquet`: one row an urgent task, one drain each; all `host_*` on one host clock, from the instant the host saw the
-/// drain running: `launch` u32, `arrival_ns` u32 (planned), `issue_ns` u32 (just before the launch call), `start_ns` u32 (host saw
-/// the urgent kernel start), `done_ns` u32 (host saw its result), `drain_done_ns` u32 (host saw the drain end),
-/// `device_start_ns` i64 and `device_done_ns` i64 (urgent kernel on the device timer, from the drain's first block's start),
-/// `device_drain_ns` i64, `anomaly` u32 (bits of [`anomaly`]).
-pub const BASELINE_EVENTS: &[&str] = &[
-    "launch",
-    "arrival_ns",
-    "issue_ns",
-    "start_ns",
-    "done_ns",
-    "drain_done_ns",
-    "device_start_ns",
-    "device_done_ns",
-    "device_drain_ns",
-    "anomaly",
+/// `calibrate/*.parquet`: one row a recorded tile; `tile` is its index in the block.
+pub const TILES: &Columns = &[
+    ("launch", U32, Index),
+    ("block", U32, Index),
+    ("sm", U32, Index),
+    ("tile", U32, Index),
+    ("wall_ns", U32, DeviceDuration),
 ];
 
-/// `yield/k=….parquet` and `instrument/leg=….parquet`: one row an event. All `*_ns` without `host` count from the set instant on the
-/// device timer: `launch` u32, `event` u32 (index in its launch), `set_ns` i64 (from the first block's start),
-/// `gap_ns` u32 (planned gap before it), `first_observer_ns`, `last_observer_ns`, `last_ready_ns` i64, `visibility_ns` i64 absent when no
-/// poll after the set instant still returned the old generation, `observers` u32, `ready` u32 (blocks), `claimer` u32 (block that
-/// claimed first), `claimer_observed_ns`, `claimer_ready_ns`, `urgent_start_ns` (first), `urgent_done_ns` (last) i64, `claims` u32,
-/// `host_issue_ns` absent unless host-set: i64 from the launch's host start, `host_set_seen_ns` absent, `host_done_ns` absent likewise,
-/// `delay_leg` u32 (0 none), `delay_ns` i64 (what was spent on the planted delay, by the timer that spent it: about 0 for an event
-/// without it, exactly 0 where none is planted), `anomaly` u32.
-pub const YIELD_EVENTS: &[&str] = &[
-    "launch",
-    "event",
-    "set_ns",
-    "gap_ns",
-    "first_observer_ns",
-    "last_observer_ns",
-    "last_ready_ns",
-    "visibility_ns",
-    "observers",
-    "ready",
-    "claimer",
-    "claimer_observed_ns",
-    "claimer_ready_ns",
-    "urgent_start_ns",
-    "urgent_done_ns",
-    "claims",
-    "host_issue_ns",
-    "host_done_ns",
-    "delay_leg",
-    "delay_ns",
-    "anomaly",
+/// `baseline/*.parquet`: one row an urgent task, one drain each. Host instants are on one host clock, from the instant the
+/// host saw the drain running: the planned arrival, just before the launch call, the urgent kernel's start and result as the
+/// host saw them, and the drain's end. Device instants count from the start of the drain's first block.
+pub const WAITS: &Columns = &[
+    ("launch", U32, Index),
+    ("arrival_ns", U32, HostInstant),
+    ("issue_ns", U32, HostInstant),
+    ("start_ns", U32, HostInstant),
+    ("done_ns", U32, HostInstant),
+    ("drain_done_ns", U32, HostInstant),
+    ("device_start_ns", I64, DeviceInstant),
+    ("device_done_ns", I64, DeviceInstant),
+    ("device_drain_ns", I64, DeviceDuration),
+    ("anomaly", U32, Anomaly),
 ];
 
-/// `yield/cost,….parquet`: one row a drain: `launch` u32, `quad` u32, `position` u32 (0 to 3), `arm` u32 (0 poll-free, 1
-/// polling; ABBA), `wall_ns` u32.
-pub const COST_EVENTS: &[&str] = &["launch", "quad", "position", "arm", "wall_ns"];
+/// `yield/k=….parquet` and `instrument/leg=….parquet`: one row an event of a launch with a schedule.
+///
+/// Device instants count from the set instant, which itself counts from the first block's start. `gap_ns` is the planned gap
+/// before the event; `visibility_ns` is absent when no poll after the set instant still returned the old generation;
+/// `observers` and `ready` count blocks; `claimer` is the block that claimed first. `host_*` are absent unless the host set
+/// the event, and count from the launch's host start. `delay_leg` is 0 for none; `delay_ns` is what was spent on the planted
+/// delay, by the timer that spent it.
+pub const YIELDS: &Columns = &[
+    ("launch", U32, Index),
+    ("event", U32, Index),
+    ("set_ns", I64, DeviceInstant),
+    ("gap_ns", U32, DeviceDuration),
+    ("first_observer_ns", I64, DeviceInstant),
+    ("last_observer_ns", I64, DeviceInstant),
+    ("last_ready_ns", I64, DeviceInstant),
+    ("visibility_ns", OptI64, DeviceInstant),
+    ("observers", U32, Count),
+    ("ready", U32, Count),
+    ("claimer", U32, Index),
+    ("claimer_observed_ns", I64, DeviceInstant),
+    ("claimer_ready_ns", I64, DeviceInstant),
+    ("urgent_start_ns", I64, DeviceInstant),
+    ("urgent_done_ns", I64, DeviceInstant),
+    ("claims", U32, Count),
+    ("host_issue_ns", OptI64, HostInstant),
+    ("host_done_ns", OptI64, HostInstant),
+    ("delay_leg", U32, Index),
+    ("delay_ns", I64, DeviceDuration),
+    ("anomaly", U32, Anomaly),
+];
 
-/// Detached `<cell>.blocks.parquet` of yield cells: one row a block and event: `launch`, `event`, `block`, `sm` u32, `observed_ns`
-/// u32 and `ready_ns` u32 from the set instant (modulo 2^32), `last_old_ns` u32 (start of the last poll that returned the old
-/// generation, modulo 2^32, from the set instant: above 2^31 means before it).
+/// `yield/cost,….parquet`: one row a drain of an ABBA quad; `position` 0 to 3, `arm` 0 poll-free and 1 polling.
+pub const DRAINS: &Columns = &[
+    ("launch", U32, Index),
+    ("quad", U32, Index),
+    ("position", U32, Index),
+    ("arm", U32, Index),
+    ("wall_ns", U32, DeviceDuration),
+];
+
+/// Detached `<cell>.blocks.parquet` of yield cells: one row a block and event, all u32. `observed_ns` and `ready_ns` count from
+/// the set instant, modulo 2^32; so does `last_old_ns`, the start of the last poll that returned the old generation: above
+/// 2^31 means before it.
 pub const BLOCK_ROWS: &[&str] = &["launch", "event", "block", "sm", "observed_ns", "ready_ns", "last_old_ns"];
+
+/// A table of these columns.
+#[must_use]
+pub fn table(columns: &Columns, values: impl IntoIterator<Item = Column>) -> Table {
+    columns.iter().zip(values).fold(Table::new(), |table, ((name, ..), values)| table.with(name, values))
+}
+
+fn spec(columns: &Columns, key: &[&str]) -> TableSpec {
+    TableSpec::new(columns.iter().map(|(name, kind, role)| ColumnSpec::new(name, *kind, *role)).collect(), key)
+}
+
+pub(crate) fn tiles() -> TableSpec {
+    spec(TILES, &["launch", "block", "tile"])
+}
+
+pub(crate) fn waits() -> TableSpec {
+    spec(WAITS, &["launch"])
+}
+
+pub(crate) fn drains() -> TableSpec {
+    spec(DRAINS, &["launch", "quad", "position"])
+}
+
+pub(crate) fn yields() -> TableSpec {
+    let derived = [
+        ("first_observer_ns", Derive::Min("observed_ns".to_owned())),
+        ("last_observer_ns", Derive::Max("observed_ns".to_owned())),
+        ("last_ready_ns", Derive::Max("ready_ns".to_owned())),
+        ("visibility_ns", Derive::MaxAfter("last_old_ns".to_owned())),
+        ("observers", Derive::Rows),
+        ("ready", Derive::Rows),
+    ];
+    let blocks = BlocksSpec {
+        columns: BLOCK_ROWS.iter().map(|name| (*name).to_owned()).collect(),
+        derived: derived.map(|(event, how)| Derivation { event: event.to_owned(), how }).into(),
+    };
+    TableSpec { blocks: Some(blocks), ..spec(YIELDS, &["launch", "event"]) }
+}
 
 /// Bits of an event's `anomaly` column. Zero means none.
 pub mod anomaly {

@@ -14,7 +14,7 @@ use anyhow::{bail, ensure};
 use harness_core::draws::Draws;
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
-use harness_core::steady::Redraws;
+use harness_core::steady::OffClock;
 use schema::cell::Facts;
 
 /// The device gives up waiting after this and [`DEADLINE_LAUNCHES`] times as long as the launch is expected to last: it bounds
@@ -85,7 +85,7 @@ pub fn event_launches(context: &mut Context, shape: &Shape) -> anyhow::Result<Me
     let mut launcher = Launcher { context, shape, tile_wall_ns, draws, event_id: 0 };
     let mut size = launcher.size()?;
     let mut kept = Kept::new(tolerance_ns);
-    let (mut warm, mut doublings, mut off_clock) = (0, 0, Redraws::of(shape.launches));
+    let (mut warm, mut doublings, mut off_clock) = (0, 0, OffClock::of(shape.launches));
     while kept.launches < shape.launches || kept.rows.len() < shape.events as usize {
         let (launch, raw) = launcher.run(size)?;
         let dry = launcher.ran_dry(&raw);
