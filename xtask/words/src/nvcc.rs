@@ -1,71 +1,43 @@
 //! What a compiler's output means beyond its exit code: which failures have a remedy of their own, what must not be
 //! in the output of a successful compilation, and which parts of it are specific to this machine. It runs nothing.
 
-/// What failed, in one line, and what to type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// What is wrong.
-    pub what: &'static str,
-    /// The next thing to do.
-    pub remedy: &'static str,
-}
-
-/// Words of nvcc 12 and 13, of ptxas and of the host compiler, with what each means; the first that fits counts.
-const CAUSES: [(&str, Cause); 9] = [
+/// Words of nvcc 12 and 13, of ptxas and of the host compiler, with what each means and the next thing to do; the first that fits counts.
+const CAUSES: [(&str, &str, &str); 9] = [
     (
         "unsupported GNU version",
-        Cause {
-            what: "the host compiler is newer than this nvcc supports",
-            remedy: "install an older g++ and name it: NVCC_CCBIN=/usr/bin/g++-13 cargo xtask build",
-        },
+        "the host compiler is newer than this nvcc supports",
+        "install an older g++ and name it: NVCC_CCBIN=/usr/bin/g++-13 cargo xtask build",
     ),
     (
         "unsupported clang version",
-        Cause {
-            what: "the host compiler is newer than this nvcc supports",
-            remedy: "name a g++ that it supports: NVCC_CCBIN=/usr/bin/g++-13 cargo xtask build",
-        },
+        "the host compiler is newer than this nvcc supports",
+        "name a g++ that it supports: NVCC_CCBIN=/usr/bin/g++-13 cargo xtask build",
     ),
     (
         "Failed to preprocess host compiler properties",
-        Cause {
-            what: "nvcc found no host compiler, or no room in its temporary folder",
-            remedy: "install g++, or name one: NVCC_CCBIN=/usr/bin/g++ cargo xtask build",
-        },
+        "nvcc found no host compiler, or no room in its temporary folder",
+        "install g++, or name one: NVCC_CCBIN=/usr/bin/g++ cargo xtask build",
     ),
-    (
-        "Unsupported gpu architecture",
-        Cause { what: "this nvcc does not know the architecture", remedy: "cargo xtask build --arch sm_90" },
-    ),
+    ("Unsupported gpu architecture", "this nvcc does not know the architecture", "cargo xtask build --arch sm_90"),
     (
         "not supported on .target",
-        Cause {
-            what: "an instruction needs another architecture, often one with an `a`",
-            remedy: "state it as min_arch in kernels/*/budget.toml and build for it, e.g. --arch sm_90a",
-        },
+        "an instruction needs another architecture, often one with an `a`",
+        "state it as min_arch in kernels/*/budget.toml and build for it, e.g. --arch sm_90a",
     ),
-    (
-        "ptxas: not found",
-        Cause { what: "the toolkit lacks its assembler", remedy: "cargo xtask clean, then cargo xtask provision" },
-    ),
-    (
-        "cicc: not found",
-        Cause { what: "the toolkit lacks its compiler", remedy: "cargo xtask clean, then cargo xtask provision" },
-    ),
+    ("ptxas: not found", "the toolkit lacks its assembler", "cargo xtask clean, then cargo xtask provision"),
+    ("cicc: not found", "the toolkit lacks its compiler", "cargo xtask clean, then cargo xtask provision"),
     (
         "died due to signal",
-        Cause {
-            what: "a part of the compiler crashed",
-            remedy: "dmesg | tail; cargo xtask build again, and where it crashes again cargo xtask clean first",
-        },
+        "a part of the compiler crashed",
+        "dmesg | tail; cargo xtask build again, and where it crashes again cargo xtask clean first",
     ),
-    ("No space left on device", Cause { what: "the disk is full", remedy: "free some disk, then cargo xtask build" }),
+    ("No space left on device", "the disk is full", "free some disk, then cargo xtask build"),
 ];
 
-/// The cause that a failed compilation's output names, if it is one of those that have a remedy of their own.
+/// What failed in a compilation and what to type, if its output names one of the causes that have a remedy of their own.
 #[must_use]
-pub fn cause(output: &str) -> Option<&'static Cause> {
-    CAUSES.iter().find(|(words, _)| output.contains(words)).map(|(_, cause)| cause)
+pub fn cause(output: &str) -> Option<(&'static str, &'static str)> {
+    CAUSES.iter().find(|(words, ..)| output.contains(words)).map(|(_, what, remedy)| (*what, *remedy))
 }
 
 /// The first line in which a compiler names an error. After an exit code of 0 there must be none.
@@ -136,7 +108,7 @@ mod tests {
         ] {
             let found = cause(log);
             assert_eq!(found.is_some(), what.is_some(), "{log}");
-            let found = found.map_or(("", ""), |cause| (cause.what, cause.remedy));
+            let found = found.unwrap_or_default();
             assert!(found.0.contains(what.unwrap_or_default()) && found.1.contains(remedy), "{found:?}");
         }
     }

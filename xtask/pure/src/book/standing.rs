@@ -12,11 +12,12 @@ pub use sass::{Changed, compare};
 
 use crate::book::notebook::{Kind, Notebook};
 use schema::Digest;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What a number is today.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Everything it rests on is as it was.
     Current,
@@ -38,12 +39,6 @@ impl State {
             Self::Stale => "stale",
             Self::Retracted => "retracted",
         }
-    }
-}
-
-impl Serialize for State {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which kernels count as measured, and the one digest of all their SASS.
 
+use crate::records::sums::to_text;
 use schema::Digest;
 use schema::build::BuildRecord;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// The SASS digests of the kernels that are measured on an architecture, by symbol; planted faults are none of them.
 #[must_use]
@@ -15,9 +15,5 @@ pub fn measured_sass(build: &BuildRecord, arch: &str) -> BTreeMap<String, Digest
 /// One digest over the SASS digests of the measured kernels; of nothing where there are none.
 #[must_use]
 pub fn sass_digest(build: &BuildRecord, arch: &str) -> Digest {
-    let mut listing = String::new();
-    for (symbol, digest) in measured_sass(build, arch) {
-        let _ = writeln!(listing, "{digest}  {symbol}");
-    }
-    Digest::of(listing)
+    Digest::of(to_text(&measured_sass(build, arch)))
 }

@@ -9,6 +9,7 @@
 mod crates;
 mod tokens;
 
+use crate::records::sums::differing;
 use anyhow::{Context, Result};
 use schema::Digest;
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,7 @@ impl Protocol {
     /// The parts that differ from another's, added and removed ones included.
     #[must_use]
     pub fn changed_to(&self, other: &Self) -> Vec<String> {
-        let names: BTreeSet<&String> = self.parts.keys().chain(other.parts.keys()).collect();
-        names.into_iter().filter(|name| self.parts.get(*name) != other.parts.get(*name)).cloned().collect()
+        differing(&self.parts, &other.parts)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use schema::Digest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// The file's bytes: `digest  path`, sorted by path.
@@ -43,11 +43,8 @@ fn parse_line(line: &str) -> Result<(String, Digest)> {
 /// The paths whose digests differ between two such files, or that only one of them names.
 #[must_use]
 pub fn differing(stored: &BTreeMap<String, Digest>, expected: &BTreeMap<String, Digest>) -> Vec<String> {
-    let missing = expected.iter().filter(|(path, digest)| stored.get(*path) != Some(digest)).map(|(path, _)| path);
-    let extra = stored.keys().filter(|path| !expected.contains_key(*path));
-    let mut paths: Vec<String> = missing.chain(extra).cloned().collect();
-    paths.sort_unstable();
-    paths
+    let paths: BTreeSet<&String> = stored.keys().chain(expected.keys()).collect();
+    paths.into_iter().filter(|path| stored.get(*path) != expected.get(*path)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ impl Job {
             None if ended.code.is_none() && !ended.timed_out => {
                 Unmade { what, remedy: "dmesg | grep -i 'killed process'; free -m; then cargo xtask build" }.into()
             }
-            Some(cause) => Unmade { what: format!("{what}\n    {}", cause.what), remedy: cause.remedy }.into(),
+            Some((cause, remedy)) => Unmade { what: format!("{what}\n    {cause}"), remedy }.into(),
             None => anyhow::Error::msg(what),
         })
     }

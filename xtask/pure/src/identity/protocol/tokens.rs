@@ -51,22 +51,50 @@ impl Source {
 
     /// Every word that follows `start::` directly, in a group behind it too.
     pub(super) fn paths_into(&self, start: &str) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        paths_into(self.0.to_token_stream(), start, &mut found);
-        found
+        let is_comma = |token: &TokenTree| is_punct(token, ',');
+        self.collect(|tokens, found| match tokens {
+            [TokenTree::Ident(word), mark @ ..] if word == start && is_path_mark(mark) => match mark.get(2) {
+                Some(TokenTree::Group(group)) => {
+                    let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                    let firsts = inner.split(is_comma).filter_map(|part| part.first());
+                    found.extend(firsts.map(ToString::to_string));
+                }
+                next => found.extend(next.map(ToString::to_string)),
+            },
+            _ => {}
+        })
     }
 
     /// Every text in quotes, outside of tests and of what is said about an item.
     pub(super) fn literals(&self) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        literals(self.0.to_token_stream(), &mut found);
-        found
+        self.collect(|tokens, found| {
+            if let [TokenTree::Literal(literal), ..] = tokens {
+                found.extend(syn::parse_str::<syn::LitStr>(&literal.to_string()).map(|it| it.value()));
+            }
+        })
     }
 
     /// Every word that something is looked up in: what stands before a `::`.
     pub(super) fn first_words(&self) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        first_words(self.0.to_token_stream(), &mut found);
+        self.collect(|tokens, found| match tokens {
+            [TokenTree::Ident(word), mark @ ..] if is_path_mark(mark) => drop(found.insert(word.to_string())),
+            _ => {}
+        })
+    }
+
+    /// What `see` finds in the tokens that begin at each place, inside groups too. Doc comments are passed over.
+    fn collect(&self, see: impl Fn(&[TokenTree], &mut BTreeSet<String>)) -> BTreeSet<String> {
+        let (mut found, mut streams) = (BTreeSet::new(), vec![self.0.to_token_stream()]);
+        while let Some(stream) = streams.pop() {
+            let tokens: Vec<TokenTree> = stream.into_iter().collect();
+            for (at, token) in tokens.iter().enumerate() {
+                see(&tokens[at..], &mut found);
+                match token {
+                    TokenTree::Group(group) if !is_doc(token) || at == 0 => streams.push(group.stream()),
+                    _ => {}
+                }
+            }
+        }
         found
     }
 }
@@ -158,7 +186,7 @@ fn write(tokens: TokenStream, text: &mut String) {
         match token {
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
                 // An inner attribute has a `!` before its brackets.
-                let mark = tokens.next_if(|next| matches!(next, TokenTree::Punct(mark) if mark.as_char() == '!'));
+                let mark = tokens.next_if(|next| is_punct(next, '!'));
                 if tokens.next_if(is_doc).is_none() {
                     text.push_str(if mark.is_some() { "#! " } else { "# " });
                 }
@@ -181,12 +209,8 @@ fn write(tokens: TokenStream, text: &mut String) {
                 write(without_last_comma(&group), text);
                 text.push_str(close);
             }
-            TokenTree::Ident(word) => {
-                text.push_str(&word.to_string());
-                text.push(' ');
-            }
-            TokenTree::Literal(literal) => {
-                text.push_str(&literal.to_string());
+            TokenTree::Ident(_) | TokenTree::Literal(_) => {
+                text.push_str(&token.to_string());
                 text.push(' ');
             }
         }
@@ -201,7 +225,7 @@ fn is_doc(token: &TokenTree) -> bool {
 
 /// A list broken over lines ends in a comma, and means the same. The only comma of a pair of parentheses makes a tuple.
 fn without_last_comma(group: &Group) -> TokenStream {
-    let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    let is_comma = |token: &TokenTree| is_punct(token, ',');
     let mut tokens: Vec<TokenTree> = group.stream().into_iter().collect();
     let commas = tokens.iter().filter(|token| is_comma(token)).count();
     let makes_a_tuple = group.delimiter() == Delimiter::Parenthesis && commas == 1;
@@ -211,56 +235,10 @@ fn without_last_comma(group: &Group) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-fn flat(tokens: TokenStream) -> Vec<TokenTree> {
-    tokens.into_iter().collect()
+fn is_punct(token: &TokenTree, mark: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 
 fn is_path_mark(tokens: &[TokenTree]) -> bool {
-    let colon = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':');
-    tokens.len() >= 2 && colon(&tokens[0]) && colon(&tokens[1])
-}
-
-fn paths_into(tokens: TokenStream, start: &str, found: &mut BTreeSet<String>) {
-    let tokens = flat(tokens);
-    for (at, token) in tokens.iter().enumerate() {
-        match token {
-            TokenTree::Ident(word) if word == start && is_path_mark(&tokens[at + 1..]) => match tokens.get(at + 3) {
-                Some(TokenTree::Ident(next)) => drop(found.insert(next.to_string())),
-                Some(TokenTree::Group(group)) => {
-                    let inner = flat(group.stream());
-                    let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
-                    let firsts = inner.split(comma).filter_map(|part| part.first());
-                    found.extend(firsts.map(ToString::to_string));
-                }
-                Some(other) => drop(found.insert(other.to_string())),
-                None => {}
-            },
-            TokenTree::Group(group) => paths_into(group.stream(), start, found),
-            _ => {}
-        }
-    }
-}
-
-fn literals(tokens: TokenStream, found: &mut BTreeSet<String>) {
-    let tokens = flat(tokens);
-    for (at, token) in tokens.iter().enumerate() {
-        match token {
-            TokenTree::Literal(literal) => {
-                found.extend(syn::parse_str::<syn::LitStr>(&literal.to_string()).map(|it| it.value()))
-            }
-            TokenTree::Group(group) if !is_doc(token) || at == 0 => literals(group.stream(), found),
-            _ => {}
-        }
-    }
-}
-
-fn first_words(tokens: TokenStream, found: &mut BTreeSet<String>) {
-    let tokens = flat(tokens);
-    for (at, token) in tokens.iter().enumerate() {
-        match token {
-            TokenTree::Ident(word) if is_path_mark(&tokens[at + 1..]) => drop(found.insert(word.to_string())),
-            TokenTree::Group(group) => first_words(group.stream(), found),
-            _ => {}
-        }
-    }
+    tokens.len() >= 2 && tokens[..2].iter().all(|token| is_punct(token, ':'))
 }

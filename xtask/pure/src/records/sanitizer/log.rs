@@ -36,6 +36,17 @@ pub enum Reading {
     Unclear(String),
 }
 
+impl Reading {
+    /// How many findings it counts; absent where that is not clear.
+    pub fn findings(&self) -> Option<u64> {
+        match self {
+            Self::Clean => Some(0),
+            Self::Findings(n) => Some(*n),
+            Self::Unclear(_) => None,
+        }
+    }
+}
+
 /// Reads the log of one run of `tool`.
 pub fn read(tool: Tool, log: &str) -> Reading {
     if let (Some(said), true) = (not_checked(log), sorts(log).is_empty()) {

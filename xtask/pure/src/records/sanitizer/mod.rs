@@ -103,7 +103,7 @@ pub fn judge_program(seen: &Seen, sites: &[String], known: &Known) -> Judgement 
         }
     };
     let sass = ran(&end, known);
-    Judgement { state, why: why.join("; "), findings: findings(&reading), control_caught: None, end, sass }
+    Judgement { state, why: why.join("; "), findings: reading.findings(), control_caught: None, end, sass }
 }
 
 /// Judges a planted fault, which the tool must report as what it is and where it is.
@@ -134,7 +134,7 @@ pub fn judge_control(seen: &Seen, known: &Known) -> Judgement {
     // A fault may end the context before the harness can print its end marker, so the marker is not required here.
     let end = end_mark(seen.stdout, seen.nonce).unwrap_or_default();
     let sass = ran(&end, known);
-    Judgement { state, why, findings: findings(&reading), control_caught: Some(caught), end, sass }
+    Judgement { state, why, findings: reading.findings(), control_caught: Some(caught), end, sass }
 }
 
 /// How many findings of which sorts; at least so many where the tool stopped counting.
@@ -144,14 +144,6 @@ fn counted(n: u64, log: &str) -> String {
     let sorts: Vec<String> = log::sorts(log).iter().map(|(sort, n)| format!("{sort} {n} times")).collect();
     let printed = if sorts.is_empty() { String::new() } else { format!(" (printed: {})", sorts.join(", ")) };
     format!("{least}{total}{printed}")
-}
-
-fn findings(reading: &Reading) -> Option<u64> {
-    match reading {
-        Reading::Clean => Some(0),
-        Reading::Findings(n) => Some(*n),
-        Reading::Unclear(_) => None,
-    }
 }
 
 /// A line that the harness does not print. A kernel that prints took a path that it should not take.

@@ -15,16 +15,13 @@ pub fn faults(verdict: &SanitizerVerdict, log: &str, printed: Option<&str>) -> V
 }
 
 fn of_log(verdict: &SanitizerVerdict, log: &str) -> Vec<String> {
-    let (clean, findings) = match read(verdict.tool, log) {
-        Reading::Clean => (true, Some(0)),
-        Reading::Findings(n) => (false, Some(n)),
-        Reading::Unclear(_) => (false, None),
-    };
+    let reading = read(verdict.tool, log);
+    let findings = reading.findings();
     let mut faults = Vec::new();
     if findings != verdict.findings {
         faults.push(format!("its log counts {findings:?} findings, the verdict {:?}", verdict.findings));
     }
-    if verdict.state == State::Clean && !clean {
+    if verdict.state == State::Clean && reading != Reading::Clean {
         faults.push("its log is not that of a clean run".to_owned());
     }
     if verdict.control_caught == Some(true) && planted(verdict.tool, log, verdict.tool.control()).is_none() {
