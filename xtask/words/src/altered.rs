@@ -25,20 +25,13 @@ pub fn lfs_pointer(bytes: &[u8]) -> Option<Option<Digest>> {
 /// What became of a file that was sealed as `sealed` and now has these bytes; nothing when they do not show it.
 #[must_use]
 pub fn explain(bytes: &[u8], sealed: Digest) -> Option<String> {
-    match lfs_pointer(bytes) {
-        Some(Some(oid)) if oid == sealed => {
-            return Some("a Git LFS pointer to the sealed file: git lfs pull".to_owned());
-        }
-        Some(_) => return Some("a Git LFS pointer to another file: git lfs pull".to_owned()),
-        None => {}
+    if let Some(oid) = lfs_pointer(bytes) {
+        let which = if oid == Some(sealed) { "the sealed" } else { "another" };
+        return Some(format!("a Git LFS pointer to {which} file: git lfs pull"));
     }
-    if Digest::of(without_carriage_returns(bytes)) == sealed {
-        return Some("only its line endings changed (LF to CRLF); git does so with core.autocrlf".to_owned());
-    }
-    if Digest::of(with_carriage_returns(bytes)) == sealed {
-        return Some("only its line endings changed (CRLF to LF); git does so with core.autocrlf".to_owned());
-    }
-    None
+    let ways = [("LF to CRLF", without_carriage_returns(bytes)), ("CRLF to LF", with_carriage_returns(bytes))];
+    let (way, _) = ways.into_iter().find(|(_, bytes)| Digest::of(bytes) == sealed)?;
+    Some(format!("only its line endings changed ({way}); git does so with core.autocrlf"))
 }
 
 fn without_carriage_returns(bytes: &[u8]) -> Vec<u8> {

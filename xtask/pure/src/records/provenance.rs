@@ -122,15 +122,11 @@ pub fn made_from_wheels(run: Origin<'_>) -> bool {
 fn run_details(run: Origin<'_>) -> Result<Value> {
     let predicate = &run.manifest.predicate;
     let step = predicate.steps.iter().find(|step| step.name == "build").context("the run has no build step")?;
-    let record = predicate_file(run, "build/resources.json");
+    let record = run.manifest.subject.iter().find(|subject| subject.name == "build/resources.json");
+    let record = record.map(|file| json!({"name": file.name, "digest": {"sha256": file.digest.sha256}}));
     Ok(json!({
         "builder": {"id": BUILDER},
         "metadata": {"invocationId": predicate.run, "startedOn": step.began},
         "byproducts": record.into_iter().collect::<Vec<_>>(),
     }))
-}
-
-fn predicate_file(run: Origin<'_>, name: &str) -> Option<Value> {
-    let file = run.manifest.subject.iter().find(|subject| subject.name == name)?;
-    Some(json!({"name": name, "digest": {"sha256": file.digest.sha256}}))
 }
