@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use object::Endianness;
 use object::elf::{FileHeader64, SHT_NOBITS, SHT_SYMTAB, STT_FUNC};
-use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{FileHeader, ProgramHeader, Rel, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 use std::collections::BTreeMap;
 
 /// `e_machine` of CUDA.
@@ -241,29 +241,24 @@ fn relocations<'data>(
 ) -> Result<BTreeMap<usize, Vec<Relocation>>> {
     let mut all = BTreeMap::<usize, Vec<Relocation>>::new();
     for header in table.iter() {
-        let mut found = Vec::new();
+        let mut found: Vec<(u64, u32, u32, i64)> = Vec::new();
         if let Some((rows, _)) = header.rela(endian, bytes).context("bad RELA section")? {
-            found.extend(rows.iter().map(|row| Relocation {
-                offset: row.r_offset(endian),
-                kind: row.r_type(endian, false).0,
-                symbol: row.r_sym(endian, false) as usize,
-                addend: row.r_addend(endian),
-            }));
+            found.extend(
+                rows.iter().map(|r| {
+                    (r.r_offset(endian), r.r_type(endian, false).0, r.r_sym(endian, false), r.r_addend(endian))
+                }),
+            );
         }
         if let Some((rows, _)) = header.rel(endian, bytes).context("bad REL section")? {
-            use object::read::elf::Rel;
-            found.extend(rows.iter().map(|row| Relocation {
-                offset: row.r_offset(endian),
-                kind: row.r_type(endian).0,
-                symbol: row.r_sym(endian) as usize,
-                addend: 0,
-            }));
+            found.extend(rows.iter().map(|r| (r.r_offset(endian), r.r_type(endian).0, r.r_sym(endian), 0)));
         }
         if found.is_empty() {
             continue;
         }
         let target = header.sh_info(endian) as usize;
         ensure!(target < n_sections, "relocations of section {target}, which does not exist");
+        let relocation = |(offset, kind, symbol, addend)| Relocation { offset, kind, symbol: symbol as usize, addend };
+        let found: Vec<Relocation> = found.into_iter().map(relocation).collect();
         ensure!(found.iter().all(|row| row.symbol < n_symbols), "a relocation names a symbol that does not exist");
         all.entry(target).or_default().extend(found);
     }

@@ -153,12 +153,6 @@ fn product(text: &str) -> Option<u64> {
     parts.next().is_none().then(|| x.checked_mul(y)?.checked_mul(z))?
 }
 
-/// Blocks that fit on an SM by its scarcest resource.
-#[must_use]
-pub fn blocks_per_sm(launch: &CountedLaunch) -> u64 {
-    launch.fits.values().copied().min().unwrap_or(0)
-}
-
 /// Where counters and the build's records say different things of a kernel, and where a kernel touches local memory.
 ///
 /// Shared memory that a launch adds lowers how many blocks fit, and no record knows it; every other resource is compared.
