@@ -87,7 +87,7 @@ impl Inputs {
 /// Folders of `kernels/` that every experiment is built with.
 const SHARED_KERNELS: [&str; 2] = ["common", "controls"];
 /// What of `harness/` every experiment is built with: the binary, its tests, and the crates below it.
-const SHARED_CRATES: [&str; 4] = ["src", "tests", "core", "schema"];
+const SHARED_CRATES: [&str; 5] = ["src", "tests", "core", "schema", "tables"];
 
 /// Whether a file lies in a shared folder, in the experiment's own, or in none; of all experiments where none is named.
 fn is_of(name: &str, shared: &[&str], experiment: Option<&str>) -> bool {
@@ -143,6 +143,24 @@ mod tests {
             is_of("Cargo.toml", &SHARED_CRATES, Some("preempt"))
                 && !is_of("other/src/lib.rs", &SHARED_CRATES, Some("preempt"))
         );
+    }
+
+    /// A crate below `harness/` without kernels of its own is no experiment, so every build depends on it.
+    #[test]
+    fn every_crate_that_is_no_experiment_is_an_input_of_all() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut shared = 0;
+        for entry in std::fs::read_dir(root.join("harness")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.join("Cargo.toml").is_file() {
+                let experiment = root.join("kernels").join(name).is_dir();
+                let input = is_of(&format!("{name}/src/lib.rs"), &SHARED_CRATES, Some("another"));
+                assert_eq!(input, !experiment, "{name}");
+                shared += u32::from(input);
+            }
+        }
+        assert!(shared >= 3, "core, schema and tables at least");
     }
 
     #[test]
