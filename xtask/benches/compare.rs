@@ -4,9 +4,10 @@
 //! when more than 5 % of the splits are SHIFTED, or fewer than 95 % of the planted shifts of twice the band.
 
 use host::paths::Paths;
-use pure::compare::{Word, compare_rows, halves::halves, overall};
+use pure::compare::{Word, compare_rows, overall};
 use pure::gate::Evidence;
 use pure::numbers::summary::{CellData, Drawn, Tails, summarize_drawn};
+use pure::trial::halves::halves;
 use rayon::prelude::*;
 use std::path::Path;
 use std::process::ExitCode;

@@ -11,7 +11,6 @@
 //! `REPRODUCED` requires every metric; metrics that rest on too few events in either run are shown and do not count.
 //! Two GPU models have no verdict: their numbers stand side by side.
 
-pub mod halves;
 mod inputs;
 
 pub use inputs::{Difference, differences};
@@ -20,10 +19,11 @@ use crate::gate::Evidence;
 use crate::numbers::derive::derive;
 use crate::numbers::stats::percentile_interval;
 use crate::numbers::summary::{CellData, Drawing, Drawn};
+use crate::records::json;
 use schema::compare::{Bands, MIN_EVENTS_COMPARED};
 use schema::contract::Contract;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The 97.5 % point of the normal distribution, for the difference of two Poisson counts.
 const NORMAL_95: f64 = 1.96;
@@ -43,17 +43,13 @@ pub enum Word {
 impl Word {
     /// The word.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shifted => "SHIFTED",
-            Self::Ambiguous => "AMBIGUOUS",
-            Self::Reproduced => "REPRODUCED",
-        }
+    pub fn name(self) -> String {
+        json::word(self)
     }
 }
 
 /// One metric of one cell in both runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Compared {
     /// The metric's name.
     pub id: String,
@@ -123,7 +119,7 @@ fn rows(run: &Evidence, other: &Contract) -> Vec<Drawn> {
 /// Compares the rows of two runs on one GPU model, in the first run's order, then what only the second has.
 #[must_use]
 pub fn compare_rows(a: &[Drawn], b: &[Drawn], bands: &Bands) -> Vec<Compared> {
-    pairs(a, b, place).into_iter().map(|(cell, a, b)| one(cell, a, b, bands)).collect()
+    pairs(&placed(a, place), &placed(b, place)).into_iter().map(|(cell, a, b)| one(cell, a, b, bands)).collect()
 }
 
 /// The word for all of them.
@@ -137,30 +133,24 @@ fn place(row: &Drawn) -> String {
     format!("{}/{}", row.metric.phase, row.metric.cell)
 }
 
+type Placed<'a> = Vec<(String, &'a Drawn)>;
+
+fn placed<'a>(rows: &'a [Drawn], place: impl Fn(&Drawn) -> String) -> Placed<'a> {
+    rows.iter().map(|row| (place(row), row)).collect()
+}
+
 type Pair<'a> = (String, Option<&'a Drawn>, Option<&'a Drawn>);
 
 /// Rows that speak of the same metric of the same place.
-fn pairs<'a>(a: &'a [Drawn], b: &'a [Drawn], place: impl Fn(&Drawn) -> String) -> Vec<Pair<'a>> {
-    placed_pairs(a.iter().map(|row| (place(row), row)), b.iter().map(|row| (place(row), row)))
-}
-
-fn placed_pairs<'a>(
-    a: impl Iterator<Item = (String, &'a Drawn)>,
-    b: impl Iterator<Item = (String, &'a Drawn)>,
-) -> Vec<Pair<'a>> {
-    let b: Vec<(String, &Drawn)> = b.collect();
-    let by_key: BTreeMap<(&str, &str), &Drawn> =
-        b.iter().map(|(place, row)| ((place.as_str(), row.metric.metric.as_str()), *row)).collect();
-    let mut seen = BTreeSet::new();
-    let mut pairs = Vec::new();
-    for (place, row) in a {
-        let found = by_key.get(&(place.as_str(), row.metric.metric.as_str())).copied();
-        seen.insert((place.clone(), row.metric.metric.clone()));
-        pairs.push((place, Some(row), found));
-    }
-    let only = b.iter().filter(|(place, row)| !seen.contains(&(place.clone(), row.metric.metric.clone())));
-    pairs.extend(only.map(|(place, row)| (place.clone(), None, Some(*row))));
-    pairs
+fn pairs<'a>(a: &Placed<'a>, b: &Placed<'a>) -> Vec<Pair<'a>> {
+    let named = |rows: &Placed<'a>| -> BTreeMap<(String, String), &'a Drawn> {
+        rows.iter().map(|(place, row)| ((place.clone(), row.metric.metric.clone()), *row)).collect()
+    };
+    let (in_a, in_b) = (named(a), named(b));
+    let key = |(place, row): &(String, &Drawn)| (place.clone(), row.metric.metric.clone());
+    let of_a = a.iter().map(|at| (at.0.clone(), Some(at.1), in_b.get(&key(at)).copied()));
+    let only_b = b.iter().filter(|at| !in_a.contains_key(&key(at))).map(|at| (at.0.clone(), None, Some(at.1)));
+    of_a.chain(only_b).collect()
 }
 
 fn one(cell: String, a: Option<&Drawn>, b: Option<&Drawn>, bands: &Bands) -> Compared {
@@ -221,15 +211,12 @@ fn is_thin(row: &Drawn) -> bool {
 }
 
 fn side_by_side(a: (&[Drawn], &Contract), b: (&[Drawn], &Contract)) -> Vec<Compared> {
-    let roles = |(rows, contract): (&'_ [Drawn], &Contract)| -> Vec<String> {
-        let role = |row: &Drawn| {
-            let cell = contract.cell(&row.metric.phase, &row.metric.cell);
-            format!("{}/{}", row.metric.phase, cell.map_or(&row.metric.cell, |cell| &cell.role))
-        };
-        rows.iter().map(role).collect()
+    let roles = |contract: &Contract, row: &Drawn| {
+        let cell = contract.cell(&row.metric.phase, &row.metric.cell);
+        format!("{}/{}", row.metric.phase, cell.map_or(&row.metric.cell, |cell| &cell.role))
     };
-    let (places_a, places_b) = (roles(a), roles(b));
-    let pairs = placed_pairs(places_a.into_iter().zip(a.0), places_b.into_iter().zip(b.0));
+    let [a, b] = [a, b].map(|(rows, contract)| placed(rows, |row| roles(contract, row)));
+    let pairs = pairs(&a, &b);
     pairs.into_iter().map(|(cell, a, b)| unjudged(cell, a, b)).collect()
 }
 
@@ -243,13 +230,8 @@ fn unjudged(cell: String, a: Option<&Drawn>, b: Option<&Drawn>) -> Compared {
         unit: either.metric.unit.clone(),
         a: value(a),
         b: value(b),
-        effect: None,
-        lo: None,
-        hi: None,
-        band: None,
-        verdict: None,
-        why: String::new(),
         counts: true,
+        ..Compared::default()
     }
 }
 

@@ -14,6 +14,7 @@ use schema::claim::{Claim, ClaimFile, Comparator, MetricRef, Outcome, Term};
 use schema::metrics::Metric;
 use schema::plan::Slots;
 use schema::verdict::ClaimResult;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use words::failure::fail;
@@ -133,25 +134,24 @@ fn judge_claim(claim: &Claim, metrics: &[Metric], device: &DeviceFacts) -> anyho
 }
 
 fn result(claim: &Claim, outcome: Outcome, term: &Term, value: String, why: String) -> ClaimResult {
-    let threshold = format!("{} {}", symbol(term.comparator), term.threshold);
+    let threshold = format!("{} {}", comparison(term.comparator).0, term.threshold);
     let why = format!("{}: {why}", term.name);
     ClaimResult { id: claim.id.clone(), outcome, value, unit: term.unit.clone(), threshold, why }
 }
 
-fn symbol(comparator: Comparator) -> &'static str {
+/// How a comparison is written, and whether it holds for the order of its two sides.
+fn comparison(comparator: Comparator) -> (&'static str, fn(Ordering) -> bool) {
     match comparator {
-        Comparator::AtMost => "<=",
-        Comparator::Less => "<",
-        Comparator::AtLeast => ">=",
-        Comparator::Greater => ">",
+        Comparator::AtMost => ("<=", Ordering::is_le),
+        Comparator::Less => ("<", Ordering::is_lt),
+        Comparator::AtLeast => (">=", Ordering::is_ge),
+        Comparator::Greater => (">", Ordering::is_gt),
     }
 }
 
 /// The position of the term with the least room to its threshold: what a CONFIRMED claim rests on most.
 fn tightest(judged: &[Judged]) -> usize {
-    let by_room = |a: &&Judged, b: &&Judged| a.room.total_cmp(&b.room);
-    let least = judged.iter().min_by(by_room).map_or(f64::NAN, |j| j.room);
-    judged.iter().position(|j| j.room.total_cmp(&least).is_eq()).unwrap_or(0)
+    (0..judged.len()).min_by(|a, b| judged[*a].room.total_cmp(&judged[*b].room)).unwrap_or(0)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,19 +171,21 @@ struct Judged {
     room: f64,
 }
 
-fn missing(why: String) -> Judged {
-    Judged { state: State::Missing, value: String::new(), why, room: 0.0 }
+impl Judged {
+    fn new(state: State, value: String, why: String) -> Self {
+        Self { state, value, why, room: 0.0 }
+    }
 }
 
 fn judge_term(term: &Term, metrics: &[Metric], slots: &Slots) -> anyhow::Result<Judged> {
     let value = match find(&term.value, metrics, slots)? {
         Ok(range) => range,
-        Err(why) => return Ok(missing(why)),
+        Err(why) => return Ok(Judged::new(State::Missing, String::new(), why)),
     };
     let over = match term.over.as_ref().map(|over| find(over, metrics, slots)).transpose()? {
         None => Range::ONE,
         Some(Ok(range)) => range,
-        Some(Err(why)) => return Ok(missing(why)),
+        Some(Err(why)) => return Ok(Judged::new(State::Missing, String::new(), why)),
     };
     let threshold: Decimal = term.threshold.parse()?;
     Ok(compare(&value, &over, term.comparator, threshold))
@@ -228,24 +230,18 @@ fn find(wanted: &MetricRef, metrics: &[Metric], slots: &Slots) -> anyhow::Result
 /// either, so its extremes lie at the intervals' ends, and no division is needed.
 fn compare(value: &Range, over: &Range, comparator: Comparator, threshold: Decimal) -> Judged {
     let zero = Decimal::ZERO;
+    let shown = if over.value > zero { shown(value.value, over.value) } else { String::new() };
+    let undecided = |why: &str| Judged::new(State::Undecided, shown.clone(), why.to_owned());
     let Some((ends, over_ends)) = value.ends.zip(over.ends).filter(|_| over.value > zero) else {
-        let shown = if over.value > zero { shown(value.value, over.value) } else { String::new() };
-        return Judged {
-            state: State::Undecided,
-            value: shown,
-            why: "there is no interval to judge by".into(),
-            room: 0.0,
-        };
+        return undecided("there is no interval to judge by");
     };
-    let (lo, hi) = (ends.0.over(over_ends.1), ends.1.over(over_ends.0));
-    let interval = format!("95 % interval {} to {}", print(lo, 3), print(hi, 3));
-    let mut judged =
-        Judged { state: State::Undecided, value: shown(value.value, over.value), why: interval, room: 0.0 };
     if over_ends.0 <= zero {
-        judged.why = "the interval of the denominator reaches zero".to_owned();
-        return judged;
+        return undecided("the interval of the denominator reaches zero");
     }
-    let corners = [ends.0, ends.1].map(|v| [over_ends.0, over_ends.1].map(|o| holds(v, o, comparator, threshold)));
+    let (lo, hi) = (ends.0.over(over_ends.1), ends.1.over(over_ends.0));
+    let (symbol, holds) = comparison(comparator);
+    let holds = |value: Decimal, over: Decimal| holds(value.times(Decimal::ONE).cmp(&threshold.times(over)));
+    let corners = [ends.0, ends.1].map(|v| [over_ends.0, over_ends.1].map(|o| holds(v, o)));
     let corners = corners.concat();
     let (state, verb) = if corners.iter().all(|holds| *holds) {
         (State::Holds, "holds")
@@ -254,25 +250,14 @@ fn compare(value: &Range, over: &Range, comparator: Comparator, threshold: Decim
     } else {
         (State::Undecided, "straddles")
     };
-    judged.state = state;
-    judged.why = format!("{} {verb} {} {}", judged.why, symbol(comparator), threshold);
+    let why = format!("95 % interval {} to {} {verb} {symbol} {threshold}", print(lo, 3), print(hi, 3));
     let limit = threshold.to_f64();
-    judged.room = ((lo - limit).abs()).min((hi - limit).abs()) / limit.abs().max(f64::MIN_POSITIVE);
-    judged
+    let room = ((lo - limit).abs()).min((hi - limit).abs()) / limit.abs().max(f64::MIN_POSITIVE);
+    Judged { state, value: shown, why, room }
 }
 
 fn shown(value: Decimal, over: Decimal) -> String {
     if over == Decimal::ONE { value.to_string() } else { print(value.over(over), 3) }
-}
-
-fn holds(value: Decimal, over: Decimal, comparator: Comparator, threshold: Decimal) -> bool {
-    let order = value.times(Decimal::ONE).cmp(&threshold.times(over));
-    match comparator {
-        Comparator::AtMost => order.is_le(),
-        Comparator::Less => order.is_lt(),
-        Comparator::AtLeast => order.is_ge(),
-        Comparator::Greater => order.is_gt(),
-    }
 }
 
 #[cfg(test)]

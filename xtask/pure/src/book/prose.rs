@@ -11,7 +11,8 @@
 //! `assay:end` is rendered from data and compared as a whole, so the regions listed in [`REGIONS`] are left out here.
 //!
 //! A figure with a unit that is none of these is a finding, and so is a published number that is printed without a reference.
-//! The page is read by a CommonMark parser; what it does not show as its reader sees it, such as HTML, is a finding too.
+//! The page is read by a CommonMark parser; HTML other than a comment is a finding too, since its words are not read. The
+//! check finds what an honest author overlooks, and does not defend against one who hides a figure.
 
 mod figures;
 mod page;
@@ -20,8 +21,9 @@ mod references;
 pub use page::links;
 pub use references::{Numbers, Published, resolve};
 
+use crate::book::render::{region, replace_region};
 use figures::{Figure, figures};
-use page::{Block, REFERENCE, line_of};
+use page::Block;
 use references::references;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -47,13 +49,12 @@ pub fn sources(findings: &str) -> BTreeSet<String> {
     keys.filter(|key| !key.is_empty() && !key.starts_with("---") && *key != "key").map(str::to_owned).collect()
 }
 
-/// Every figure of a page that does not say what it is, every citation of a source that is not listed, and everything that
-/// could hide a figure from this. `page` is its path below the root.
+/// Every figure of a page that does not say what it is, every citation of a source that is not listed, and HTML, whose words
+/// are not read. `page` is its path below the root.
 #[must_use]
 pub fn untyped(page: &str, text: &str, sources: &BTreeSet<String>, numbers: &Numbers) -> Vec<Wrong> {
-    let (prose, mut wrong) = unrendered(page, text);
-    let mut read = page::read(&prose);
-    wrong.append(&mut read.wrong);
+    let read = page::read(&written(page, text));
+    let mut wrong = read.wrong;
     let mut add = |line: usize, what: String| wrong.push(Wrong { line, what });
     let mut typed = read.sourced;
     for (line, key) in read.blocks.iter().flat_map(citations) {
@@ -83,43 +84,17 @@ pub fn untyped(page: &str, text: &str, sources: &BTreeSet<String>, numbers: &Num
     wrong
 }
 
-/// A page without its rendered region, and with a mark in place of each reference, of the same length; and marks of regions
-/// that are rendered nowhere.
-fn unrendered(page: &str, text: &str) -> (String, Vec<Wrong>) {
-    let (code, mut wrong) = (page::code(text), Vec::new());
-    let mut bytes = text.as_bytes().to_vec();
-    let mut fill = |range: Range<usize>, with: u8| {
-        bytes[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = with);
-    };
-    if let Some(at) = text.find(REFERENCE) {
-        wrong.push(Wrong {
-            line: line_of(text, at),
-            what: "a character that cannot be seen, which could hide a figure".to_owned(),
-        });
+/// A page without its rendered region and without the values of references, line by line as it was.
+fn written(page: &str, text: &str) -> String {
+    let rendered = REGIONS.iter().find(|(of, _)| *of == page).map(|(_, name)| *name);
+    let mut prose = text.to_owned();
+    if let Some((name, body)) = rendered.and_then(|name| Some((name, region(text, name).ok()?))) {
+        let lines = "\n".repeat(body.lines().count());
+        prose = replace_region(text, name, &lines).unwrap_or(prose);
     }
-    references(text).0.into_iter().for_each(|reference| fill(reference.whole, REFERENCE as u8));
-    let name = REGIONS.iter().find(|(of, _)| *of == page).map(|(_, name)| *name);
-    let (mut inside, mut at) = (false, 0);
-    for line in text.split_inclusive('\n') {
-        let range = at..at + line.len();
-        at = range.end;
-        if code.iter().any(|code| code.contains(&range.start)) && !inside {
-            continue;
-        }
-        let line = line.trim_end_matches('\n');
-        let begins = |mark: &str| line.starts_with(&format!("<!-- assay:{mark}"));
-        let mark = if inside { "end" } else { "begin" };
-        if name.is_some_and(|name| line == format!("<!-- assay:{mark} {name} -->")) {
-            inside = !inside;
-        } else if begins("begin") || begins("end") {
-            let what = format!("{line:?} marks no region that is rendered on this page");
-            wrong.push(Wrong { line: line_of(text, range.start), what });
-        } else if !inside {
-            continue;
-        }
-        fill(range, b' ');
-    }
-    (String::from_utf8(bytes).expect("whole characters were replaced"), wrong)
+    let values: Vec<Range<usize>> = references(&prose).0.into_iter().map(|reference| reference.whole).collect();
+    values.into_iter().rev().for_each(|value| prose.replace_range(value, " "));
+    prose
 }
 
 /// The sources that a block cites, each with its line; inline code only shows how that is written.

@@ -7,8 +7,9 @@ mod struck;
 pub use headline::headline_region;
 pub use struck::{Elsewhere, Withdrawal};
 
+use super::with_unit;
+use crate::records::json::word;
 use schema::ExitCode;
-use schema::claim::Outcome;
 use schema::contract::Contract;
 use schema::metrics::Metric;
 use schema::plan::{ClockClass, ProfileName};
@@ -100,7 +101,7 @@ fn links(run: &PublishedRun) -> String {
 /// A run that is not the newest one, in one line.
 fn other(run: &PublishedRun) -> String {
     let claims: Vec<String> = run.claims.iter().map(|claim| outcome(run, claim)).collect();
-    let mut told = vec![format!("judged under rules {}", run.rules), format!("profile {}", profile_name(run.profile))];
+    let mut told = vec![format!("judged under rules {}", run.rules), format!("profile {}", word(run.profile))];
     told.push(if claims.is_empty() { "no claims".to_owned() } else { claims.join(", ") });
     told.extend(shortcomings(run));
     let (id, events) = (&run.run, events_told(run));
@@ -109,8 +110,8 @@ fn other(run: &PublishedRun) -> String {
 
 /// A claim with its outcome, struck out where what it rests on is withdrawn.
 fn outcome(run: &PublishedRun, claim: &ClaimResult) -> String {
-    let name = outcome_name(claim.outcome);
-    let name = struck::of_claim(run, &claim.id).map_or(name.to_owned(), |_| struck::strike(name));
+    let name = word(claim.outcome);
+    let name = struck::of_claim(run, &claim.id).map_or(name.clone(), |_| struck::strike(&name));
     format!("{} {name}", claim.id)
 }
 
@@ -135,8 +136,8 @@ fn caption(run: &PublishedRun) -> String {
     let mut parts = vec![
         format!("Run `{}`", run.run),
         format!("{} (compute capability {})", escape(&run.gpu), run.compute_capability),
-        format!("clocks {}", clock_name(run.clocks)),
-        format!("profile {}", profile_name(run.profile)),
+        format!("clocks {}", word(run.clocks)),
+        format!("profile {}", word(run.profile)),
         format!("judged under rules {}", run.rules),
         attempt(run),
     ];
@@ -177,12 +178,10 @@ fn claims_table(run: &PublishedRun, text: &mut String) {
         let value = with_unit(&claim.value, &claim.unit);
         let threshold = with_unit(&claim.threshold, &claim.unit);
         let [outcome, value, why] = match struck::of_claim(run, &claim.id) {
-            None => [outcome_name(claim.outcome).to_owned(), value, claim.why.clone()],
-            Some(by) => [
-                struck::strike(outcome_name(claim.outcome)),
-                struck::strike(&value),
-                format!("{}; {}", by.short(), claim.why),
-            ],
+            None => [word(claim.outcome), value, claim.why.clone()],
+            Some(by) => {
+                [struck::strike(&word(claim.outcome)), struck::strike(&value), format!("{}; {}", by.short(), claim.why)]
+            }
         };
         let cells = [&claim.id, &outcome, &value, &threshold, &why].map(escape);
         let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -194,37 +193,8 @@ fn interval(m: &Metric) -> String {
     if m.lo.is_empty() || m.hi.is_empty() { "none".to_owned() } else { format!("{} to {}", m.lo, m.hi) }
 }
 
-fn with_unit(value: &str, unit: &str) -> String {
-    if value.is_empty() || unit == "1" { value.to_owned() } else { format!("{value} {unit}") }
-}
-
 fn escape(text: impl AsRef<str>) -> String {
     text.as_ref().replace('|', "\\|").replace(['\n', '\r'], " ")
-}
-
-fn clock_name(class: ClockClass) -> &'static str {
-    match class {
-        ClockClass::Unsteady => "unsteady",
-        ClockClass::Stable => "stable",
-        ClockClass::Locked => "locked",
-    }
-}
-
-fn profile_name(profile: ProfileName) -> &'static str {
-    match profile {
-        ProfileName::Smoke => "smoke",
-        ProfileName::Quick => "quick",
-        ProfileName::Full => "full",
-    }
-}
-
-fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Confirmed => "CONFIRMED",
-        Outcome::Falsified => "FALSIFIED",
-        Outcome::Inconclusive => "INCONCLUSIVE",
-        Outcome::Invalid => "INVALID",
-    }
 }
 
 /// `text` with the body of the region `name` replaced; all else stays as it is.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::numbers::summary::{CellData, Tails, summarize_drawn};
+use crate::trial::halves::halves;
 use crate::trial::synthetic::{cells, contract, plan, set_column};
-use halves::halves;
 use preempt::plan::PreemptPlan;
 use schema::compare::Band;
 use schema::metrics::Metric;

@@ -1,5 +1,5 @@
 //! The one way in which Assay writes a JSON file: indented, with one line break at its end, the same bytes for the
-//! same value.
+//! same value; and the words of enumerations in such files.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -12,6 +12,13 @@ pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     Ok(bytes)
+}
+
+/// The word by which files name a value of an enumeration without fields.
+#[must_use]
+pub fn word(value: impl Serialize) -> String {
+    let json = serde_json::to_value(value).unwrap_or_default();
+    json.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 pub mod cells;
 pub mod corruption;
+pub mod halves;
 pub mod records;
 pub mod synthetic;
 

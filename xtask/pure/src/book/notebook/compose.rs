@@ -2,10 +2,12 @@
 //! [`NewEntry::tell`] and [`NewEntry::strike`].
 
 use super::kinds::{Flag, Given, Row};
-use super::numbers::{Cited, Measured, with_unit};
+use super::numbers::{Cited, Measured};
 use super::rests::Resting;
 use super::{Fields, Kind, NewEntry, Notebook, Status};
+use crate::book::with_unit;
 use crate::numbers::decimal::Decimal;
+use crate::records::json::word;
 use anyhow::{Context, Result, ensure};
 use schema::ExitCode;
 use schema::claim::Outcome;
@@ -115,13 +117,7 @@ fn cited(quantity: &str, source: &str) -> Result<Cited> {
 
 fn sentence(result: &ClaimResult) -> String {
     let ClaimResult { id, outcome, unit, threshold, why, .. } = result;
-    let outcome = match outcome {
-        Outcome::Confirmed => "CONFIRMED",
-        Outcome::Falsified => "FALSIFIED",
-        Outcome::Inconclusive => "INCONCLUSIVE",
-        Outcome::Invalid => "INVALID",
-    };
-    format!("{id} is {outcome} against {}: {why}.", with_unit(threshold, unit))
+    format!("{id} is {} against {}: {why}.", word(outcome), with_unit(threshold, unit))
 }
 
 /// A table of closed work, as `notebook close --table` reads it.

@@ -1,6 +1,7 @@
 //! The numbers of an entry that may be printed as results: what a run gave, and what another source reports. A
 //! projected number has no type here, so nothing can print it.
 
+use crate::book::with_unit;
 use crate::numbers::decimal::Decimal;
 use anyhow::{Context, ensure};
 use schema::metrics::Metric;
@@ -67,9 +68,4 @@ impl Cited {
     pub fn quantity(&self) -> String {
         with_unit(&self.value, &self.unit)
     }
-}
-
-/// A number as it is read: the unit `1` is not shown.
-pub(super) fn with_unit(value: &str, unit: &str) -> String {
-    if unit == "1" { value.to_owned() } else { format!("{value} {unit}") }
 }

@@ -5,10 +5,6 @@ use super::Wrong;
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use words::text::is_unseen;
-
-/// What stands in place of a reference, which is compared with what it refers to and not read.
-pub(super) const REFERENCE: char = '\u{1}';
 
 /// What is read of a page.
 #[derive(Debug, Default)]
@@ -17,7 +13,7 @@ pub(super) struct Page {
     pub(super) blocks: Vec<Block>,
     /// The lines of table rows that fill a column `source`.
     pub(super) sourced: BTreeSet<usize>,
-    /// What could show a reader another figure than the one that is checked.
+    /// HTML, whose words are not read.
     pub(super) wrong: Vec<Wrong>,
 }
 
@@ -32,6 +28,15 @@ pub(super) struct Block {
 }
 
 impl Block {
+    fn push(&mut self, words: &str, line: usize) {
+        self.lines.push((self.text.len(), line));
+        for c in words.chars().map(|c| if c.is_whitespace() { ' ' } else { c }) {
+            if c != ' ' || !self.text.ends_with(' ') {
+                self.text.push(c);
+            }
+        }
+    }
+
     /// Whether all of a part of the text is code.
     pub(super) fn is_code(&self, part: &Range<usize>) -> bool {
         self.code.iter().any(|code| code.start <= part.start && part.end <= code.end)
@@ -79,21 +84,21 @@ pub(super) fn read(text: &str) -> Page {
         match event {
             Event::Text(_) | Event::Html(_) if unread => {}
             // Unpaired marks of emphasis are skipped too.
-            Event::Text(words) => page.push(&mut block, &words.replace(['*', '~'], ""), line),
+            Event::Text(words) => block.push(&words.replace(['*', '~'], ""), line),
             Event::Code(words) => {
                 let from = block.text.len();
-                page.push(&mut block, &words, line);
+                block.push(&words, line);
                 block.code.push(from..block.text.len());
             }
-            Event::SoftBreak | Event::HardBreak => page.push(&mut block, " ", line),
-            Event::InlineHtml(html) if *html == *"<br>" => page.push(&mut block, " ", line),
-            Event::InlineHtml(html) => page.comment(&html, line),
-            Event::Start(Tag::HtmlBlock) => {
-                page.comment(&text[range], line);
-                unread = true;
+            Event::SoftBreak | Event::HardBreak => block.push(" ", line),
+            Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) => {
+                unread = matches!(event, Event::Start(_));
+                if shows_more_than_comments(&text[range]) {
+                    let what = "HTML other than a comment, whose words are not read: write Markdown".to_owned();
+                    page.wrong.push(Wrong { line, what });
+                }
             }
-            Event::Start(Tag::CodeBlock(_)) => unread = true,
-            Event::Start(Tag::Link { link_type: LinkType::Autolink, .. }) => unread = true,
+            Event::Start(Tag::CodeBlock(_) | Tag::Link { link_type: LinkType::Autolink, .. }) => unread = true,
             Event::End(TagEnd::HtmlBlock | TagEnd::CodeBlock | TagEnd::Link) => unread = false,
             Event::Start(Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::Link { .. } | Tag::Image { .. })
             | Event::End(TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough | TagEnd::Image) => {}
@@ -114,61 +119,18 @@ pub(super) fn read(text: &str) -> Page {
                     }
                     _ => {}
                 }
-                page.end(std::mem::take(&mut block));
+                page.blocks.push(std::mem::take(&mut block));
             }
         }
     }
     page
 }
 
-impl Page {
-    fn wrong(&mut self, line: usize, what: &str) {
-        self.wrong.push(Wrong { line, what: what.to_owned() });
+/// Whether HTML holds more than comments.
+fn shows_more_than_comments(html: &str) -> bool {
+    let mut rest = html.trim();
+    while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|inside| inside.split_once("-->")) {
+        rest = after.trim();
     }
-
-    fn push(&mut self, block: &mut Block, words: &str, line: usize) {
-        block.lines.push((block.text.len(), line));
-        for c in words.chars() {
-            if c.is_whitespace() {
-                if !block.text.ends_with(' ') {
-                    block.text.push(' ');
-                }
-                continue;
-            }
-            if c != REFERENCE && (c.is_control() || is_unseen(c)) {
-                self.wrong(line, "a character that cannot be seen, which could hide a figure");
-            } else if c.is_numeric() && !c.is_ascii() {
-                self.wrong(line, "a digit other than 0 to 9, which is not read as a figure");
-            }
-            block.text.push(c);
-        }
-    }
-
-    /// HTML may only be comments.
-    fn comment(&mut self, html: &str, line: usize) {
-        let mut rest = html.trim();
-        while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|inside| inside.split_once("-->")) {
-            rest = after.trim();
-        }
-        if !rest.is_empty() {
-            self.wrong(line, "HTML other than a comment, which could hide a figure: write Markdown");
-        }
-    }
-
-    fn end(&mut self, block: Block) {
-        let mut before = ' ';
-        let mut chars = block.text.char_indices().peekable();
-        while let Some((at, c)) = chars.next() {
-            let after = chars.peek().map_or(' ', |(_, next)| *next);
-            let joins_before = c == REFERENCE && (before.is_alphanumeric() || "_+-−–±^.,".contains(before));
-            let joins_after = c == REFERENCE && (after.is_alphanumeric() || "^%".contains(after));
-            if joins_before || joins_after {
-                let what =
-                    "text directly beside a reference, which a reader takes for a part of its value: set it apart";
-                self.wrong(block.line(at), what);
-            }
-            before = c;
-        }
-        self.blocks.push(block);
-    }
+    !rest.is_empty()
 }

@@ -2,6 +2,7 @@
 
 use super::Wrong;
 use super::page::{self, line_of};
+use crate::book::with_unit;
 use crate::numbers::decimal::Decimal;
 use crate::numbers::summary::decimal;
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ impl Numbers {
         if let Some(named) = reference.strip_prefix(MEASURED) {
             let (run, id) = named.split_once(' ').ok_or("assay:measured names RUN METRIC@PHASE/CELL")?;
             let number = self.find(run, id)?;
-            return Ok(struck(&number.shown(), number.retracted.as_deref()));
+            return Ok(struck(&with_unit(&number.value, &number.unit), number.retracted.as_deref()));
         }
         let sides = reference.strip_prefix(RATIO).and_then(|named| named.split_once(" over "));
         let sides = sides.and_then(|(a, b)| Some((a.split_once(' ')?, b.split_once(' ')?)));
@@ -69,12 +70,6 @@ impl Numbers {
         let metric = |id: &str| id.split('@').next().unwrap_or_default().to_owned();
         let value = ratio((&metric(id), over), (&metric(other_id), under))?;
         Ok(struck(&value, over.retracted.as_deref().or(under.retracted.as_deref())))
-    }
-}
-
-impl Published {
-    fn shown(&self) -> String {
-        if self.unit == "1" { self.value.clone() } else { format!("{} {}", self.value, self.unit) }
     }
 }
 

@@ -84,10 +84,7 @@ fn what_has_no_unit_or_says_what_it_is_passes() {
         check(line, &[]);
     }
     check("<!-- assay:begin results -->\n32 ns\n<!-- assay:end results -->\n33 ns", &["33 ns"]);
-    check(
-        "<!-- assay:begin mine -->\n33 ns\n<!-- assay:end mine -->",
-        &["marks no region", "33 ns", "marks no region"],
-    );
+    check("<!-- assay:begin mine -->\n33 ns\n<!-- assay:end mine -->", &["33 ns"]);
     check(
         "| what | source |\n|---|---|\n| 5 us | a page |\n| 6 us | |\n\n| what |\n|---|\n| 7 us |",
         &["6 us", "7 us"],
@@ -115,7 +112,6 @@ fn nothing_hides_a_figure_that_a_reader_sees() {
         "It takes .5 us, or x=5 us.",
         "It takes 22.016 (us).",
         "It takes 22.016 usec.",
-        "| It takes 22.016<br>us. |",
         "It takes 22.016\nus.",
         "> It takes 22.016\n> us.",
         "``` It takes ``` 22.016 us.",
@@ -132,48 +128,29 @@ fn nothing_hides_a_figure_that_a_reader_sees() {
         let found = untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
         assert!(found.iter().any(|wrong| wrong.what.contains(free)), "{line:?}: {found:?}");
     }
-    for (line, said) in [
-        ("22.016<b> us</b>", "HTML"),
-        ("<div>\n```\n</div>\n\n5 us\n\n<div>\n```\n</div>", "HTML"),
-        ("22.016\u{200b} us", "cannot be seen"),
-        ("２２ us", "a digit other than 0 to 9"),
-        ("<!--\n```\n--> 22.016 us", "HTML"),
-        ("<!-- 22.016 us", "HTML"),
-        ("22.016&#x200b; us", "cannot be seen"),
-        ("22.016\u{1} us", "cannot be seen"),
-        ("<!-- assay:begin headline -->\nx\n<!-- assay:end headline -->", "marks no region"),
-    ] {
+    for line in ["22.016<b> us</b>", "<div>\n```\n</div>\n\n5 us", "<!--\n```\n--> 22.016 us", "<!-- 22.016 us"] {
         let found = untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
-        assert!(found.iter().any(|wrong| wrong.what.contains(said)), "{line:?}: {found:?}");
+        assert!(found.iter().any(|wrong| wrong.what.contains("HTML")), "{line:?}: {found:?}");
     }
     let region = "<!-- assay:begin results -->\n5 us\n<!-- assay:end results -->";
-    for (page, more) in [
-        ("README.md", ""),
-        ("docs/RESULTS.md", ""),
-        ("RESULTS.md", "\n<!-- assay:begin results --> -->\n6 us\n<!-- assay:end x -->"),
-        ("RESULTS.md", " \n6 us"),
-        ("RESULTS.md", " or\n6 us"),
-    ] {
+    for (page, more) in
+        [("README.md", ""), ("docs/RESULTS.md", ""), ("RESULTS.md", "\n6 us"), ("RESULTS.md", " or\n6 us")]
+    {
         assert!(!untyped(page, &format!("{region}{more}"), &BTreeSet::new(), &numbers()).is_empty(), "{page} {more:?}");
     }
     assert_eq!(untyped("RESULTS.md", region, &BTreeSet::new(), &numbers()), []);
 }
 
-/// A value that is checked, and what stands so close to it that a reader sees another one.
 #[test]
-fn a_reference_stands_by_itself_and_is_no_code_by_a_stray_backtick() {
+fn a_reference_is_read_wherever_it_stands_and_is_no_code_by_a_stray_backtick() {
     let of = |before: &str, after: &str| {
         format!("{before}<!-- assay:measured {RUN} {YIELD} -->14.088 us<!-- /assay -->{after}")
     };
     let wrong = |line: &str| untyped("docs/x.md", line, &BTreeSet::new(), &numbers());
-    assert_eq!(wrong(&of("It took ", ", so.")), []);
-    assert_eq!(wrong(&of("(", ")")), []);
-    assert_eq!(wrong(&of("", " at the beginning of a line.")), []);
-    assert_eq!(wrong(&of("| a | **", "** |\n|---|---|\n")), []);
-    for (before, after) in [("1", ""), ("-", ""), ("0.", ""), ("", "ec"), ("", "<sup>2</sup>"), ("**1**", "")] {
-        let found = wrong(&of(before, after));
-        assert!(!found.is_empty(), "{before:?} {after:?}");
+    for (before, after) in [("It took ", ", so."), ("(", ")"), ("", " at the beginning."), ("| **", "** |\n|---|\n")] {
+        assert_eq!(wrong(&of(before, after)), []);
     }
+    assert_eq!(wrong(&of("", " at the beginning, and 5 us.")).len(), 1);
     let forged = of("A ` tick. ", "").replace("14.088", "9.088");
     assert!(!resolve(&forged, &numbers()).1.is_empty());
     assert!(!resolve(&format!("~~~\n```\n~~~\n{}", forged.replace('`', "")), &numbers()).1.is_empty());

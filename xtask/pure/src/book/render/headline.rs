@@ -1,6 +1,7 @@
 //! The short table of README.md: a few rows of the newest full run of each device.
 
-use super::{NOTHING, PublishedRun, attempt, by_gpu, clock_name, escape, outcome, struck};
+use super::{NOTHING, PublishedRun, attempt, by_gpu, escape, outcome, struck};
+use crate::records::json::word;
 use schema::contract::HeadlineRow;
 use schema::metrics::Metric;
 use schema::plan::ProfileName;
@@ -20,7 +21,7 @@ pub fn headline_region(runs: &[PublishedRun]) -> String {
 }
 
 fn table(run: &PublishedRun, text: &mut String) {
-    let _ = writeln!(text, "{}, clocks {}:\n", escape(&run.gpu), clock_name(run.clocks));
+    let _ = writeln!(text, "{}, clocks {}:\n", escape(&run.gpu), word(run.clocks));
     rows(run, text);
     let waived =
         if run.waivers.is_empty() { String::new() } else { format!(" **Waived: {}.**", run.waivers.join(", ")) };

@@ -4,6 +4,7 @@ use super::*;
 use crate::numbers::summary::summarize;
 use crate::trial::code_of;
 use crate::trial::synthetic::{self, cells, plan};
+use schema::claim::Outcome;
 
 fn published(run: &str, gpu: &str) -> PublishedRun {
     let plan = plan(ProfileName::Full, 400);

@@ -5,8 +5,9 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::ToTokens;
 use schema::Digest;
 use std::collections::BTreeSet;
+use syn::parse::{ParseStream, Parser as _};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, File, ImplItem, Item, Stmt, TraitItem};
+use syn::{Attribute, File, Item};
 
 /// A parsed file, without its tests.
 #[derive(Clone)]
@@ -119,58 +120,40 @@ struct WithoutTests;
 
 impl VisitMut for WithoutTests {
     fn visit_file_mut(&mut self, file: &mut File) {
-        file.items.retain(|item| !item_attributes(item).iter().any(is_test));
+        file.items.retain(is_kept);
         visit_mut::visit_file_mut(self, file);
     }
 
     fn visit_item_mod_mut(&mut self, module: &mut syn::ItemMod) {
         if let Some((_, items)) = &mut module.content {
-            items.retain(|item| !item_attributes(item).iter().any(is_test));
+            items.retain(is_kept);
         }
         visit_mut::visit_item_mod_mut(self, module);
     }
 
     fn visit_item_impl_mut(&mut self, block: &mut syn::ItemImpl) {
-        block.items.retain(|item| match item {
-            ImplItem::Const(it) => !it.attrs.iter().any(is_test),
-            ImplItem::Fn(it) => !it.attrs.iter().any(is_test),
-            ImplItem::Type(it) => !it.attrs.iter().any(is_test),
-            _ => true,
-        });
+        block.items.retain(is_kept);
         visit_mut::visit_item_impl_mut(self, block);
     }
 
     fn visit_item_trait_mut(&mut self, block: &mut syn::ItemTrait) {
-        block.items.retain(|item| !matches!(item, TraitItem::Fn(it) if it.attrs.iter().any(is_test)));
+        block.items.retain(is_kept);
         visit_mut::visit_item_trait_mut(self, block);
     }
 
     fn visit_block_mut(&mut self, block: &mut syn::Block) {
-        block.stmts.retain(|statement| match statement {
-            Stmt::Local(it) => !it.attrs.iter().any(is_test),
-            Stmt::Item(item) => !item_attributes(item).iter().any(is_test),
-            _ => true,
-        });
+        block.stmts.retain(is_kept);
         visit_mut::visit_block_mut(self, block);
     }
 }
 
-/// The attributes of the items that are written for tests; others keep theirs and count.
-fn item_attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(it) => &it.attrs,
-        Item::Enum(it) => &it.attrs,
-        Item::Fn(it) => &it.attrs,
-        Item::Impl(it) => &it.attrs,
-        Item::Macro(it) => &it.attrs,
-        Item::Mod(it) => &it.attrs,
-        Item::Static(it) => &it.attrs,
-        Item::Struct(it) => &it.attrs,
-        Item::Trait(it) => &it.attrs,
-        Item::Type(it) => &it.attrs,
-        Item::Use(it) => &it.attrs,
-        _ => &[],
-    }
+/// Whether an item or a statement is compiled outside of tests too, by the attributes that it begins with.
+fn is_kept(item: &impl ToTokens) -> bool {
+    let attributes = |input: ParseStream<'_>| {
+        let attributes = input.call(Attribute::parse_outer)?;
+        input.parse::<TokenStream>().map(|_| attributes)
+    };
+    !attributes.parse2(item.to_token_stream()).is_ok_and(|attributes| attributes.iter().any(is_test))
 }
 
 /// Exactly `#[cfg(test)]`; any other condition counts as code.
