@@ -12,7 +12,7 @@ use host::failure::fail;
 use host::files;
 use host::paths::Paths;
 use pure::book::notebook::{Notebook, parse};
-use pure::book::standing::{Basis, Differences, Entries, Plans, Standing, State, judge, of_claims, of_metrics};
+use pure::book::standing::{Basis, Differences, Entries, Plans, Standing, State, judge};
 use pure::identity::measured::measured_sass;
 use schema::ExitCode;
 use schema::build::{BuildRecord, Kernel};
@@ -163,15 +163,16 @@ impl Run {
             now: planned.as_ref(),
             contract: &self.contract,
             slots: &self.environment.device.slots,
+            launched: &self.launched,
         };
-        let mut bases = of_metrics(&self.metrics, &self.launched, plans);
-        bases.extend(of_claims(&self.verdict.claims, &self.claims, &self.metrics, &self.launched, plans)?);
+        let mut bases = plans.of_metrics(&self.metrics);
+        bases.extend(plans.of_claims(&self.verdict.claims, &self.claims, &self.metrics)?);
         let measured = measured_sass(&self.build, &self.environment.device.arch);
         let entries = Entries::of_run(notebook, &self.id);
         for basis in bases {
             let standing = judge(&basis, &measured, now, &entries);
             let Basis { id, value, unit, .. } = basis;
-            let (id, run) = (id.to_string(), self.id.clone());
+            let run = self.id.clone();
             match standing {
                 Standing::Known(state, why) => {
                     report.numbers.push(Number { id, value, unit, run, state, why: why.join("; ") });

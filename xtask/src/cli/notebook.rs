@@ -16,7 +16,8 @@ use host::failure::fail;
 use host::files::{read_text, write_whole};
 use host::paths::Paths;
 use jiff::Timestamp;
-use pure::book::notebook::rests::{self, Registered, RunRecords, metric_parts};
+use pure::book::name_of;
+use pure::book::notebook::rests::{self, Registered, RunRecords};
 use pure::book::notebook::{self as book, Flags, Kind, Measured, NewEntry, append, closed_work, parse};
 use pure::book::standing::State;
 use schema::ExitCode;
@@ -244,18 +245,12 @@ impl OfRun {
     }
 
     fn metric(&self, name: &str) -> Result<&Metric> {
-        let parts = metric_parts(name);
-        let found = parts.and_then(|(metric, phase, cell)| {
-            self.records.metrics.iter().find(|m| m.metric == metric && m.phase == phase && m.cell == cell)
-        });
-        found.ok_or_else(|| {
+        let metrics = &self.records.metrics;
+        metrics.iter().find(|m| name_of(m) == name).ok_or_else(|| {
+            let example = metrics.last().map(name_of).unwrap_or_default();
             let message = format!("run {} has no {name:?}, written METRIC@PHASE/CELL", self.id);
-            usage(message, format!("the rows of its summary/metrics.csv, e.g. {}", self.example()))
+            usage(message, format!("the rows of its summary/metrics.csv, e.g. {example}"))
         })
-    }
-
-    fn example(&self) -> String {
-        self.records.metrics.last().map(|m| format!("{}@{}/{}", m.metric, m.phase, m.cell)).unwrap_or_default()
     }
 }
 

@@ -9,7 +9,8 @@ use host::paths::Paths;
 use pure::book::notebook::{Entry, Kind, Notebook, parse};
 use pure::book::prose::{self, Numbers};
 use pure::book::render::{Elsewhere, PublishedRun, Withdrawal, headline_region, replace_region, results_region};
-use pure::book::standing::{Entries, NumberId};
+use pure::book::standing::Entries;
+use pure::book::{name_of, name_of_claim};
 use pure::gate::ADVICE;
 use schema::contract::{CONTRACT, Contract};
 use schema::environment::Environment;
@@ -176,18 +177,18 @@ pub fn numbers(paths: &Paths, runs: &[PublishedRun]) -> Result<Numbers> {
     let mut numbers = Numbers::default();
     for run in runs {
         let entries = notebook.as_ref().map(|book| Entries::of_run(book, &run.run)).unwrap_or_default();
-        let mut add = |id: NumberId, value: &str, unit: &str, ends: Option<(String, String)>| {
+        let mut add = |id: String, value: &str, unit: &str, ends: Option<(String, String)>| {
             let retracted = entries.retracted(&id);
             let retracted = retracted.map(|told| told.split(':').next().unwrap_or_default().to_owned());
             let (value, unit, gpu) = (value.to_owned(), unit.to_owned(), run.gpu.clone());
-            numbers.add(&run.run, id.to_string(), prose::Published { value, unit, gpu, retracted, ends });
+            numbers.add(&run.run, id, prose::Published { value, unit, gpu, retracted, ends });
         };
         for m in &run.metrics {
             let spec = run.contract.metric(&m.phase, &m.cell, &m.metric);
-            add(NumberId::of_metric(m), &m.value, &m.unit, spec.and_then(|spec| spec.ends.clone()));
+            add(name_of(m), &m.value, &m.unit, spec.and_then(|spec| spec.ends.clone()));
         }
         let valued = run.claims.iter().filter(|claim| !claim.value.is_empty());
-        valued.for_each(|claim| add(NumberId::of_claim(&claim.id), &claim.value, &claim.unit, None));
+        valued.for_each(|claim| add(name_of_claim(&claim.id), &claim.value, &claim.unit, None));
     }
     Ok(numbers)
 }

@@ -7,7 +7,7 @@
 mod rests;
 mod sass;
 
-pub use rests::{Basis, CLAIM, NumberId, Plans, of_claims, of_metrics};
+pub use rests::{Basis, Plans};
 pub use sass::{Changed, compare};
 
 use crate::book::notebook::{Kind, Notebook};
@@ -143,8 +143,8 @@ impl Entries {
 
     /// What retracts a number, if anything does: its run as a whole, or its own metric.
     #[must_use]
-    pub fn retracted(&self, id: &NumberId) -> Option<String> {
-        let fits = |metric: &Option<String>| metric.as_ref().is_none_or(|metric| *metric == id.to_string());
+    pub fn retracted(&self, id: &str) -> Option<String> {
+        let fits = |metric: &Option<String>| metric.as_ref().is_none_or(|metric| metric == id);
         self.retractions.iter().find(|(metric, _)| fits(metric)).map(|(_, told)| told.clone())
     }
 }

@@ -5,7 +5,7 @@ use crate::runs::layout::Layout;
 use host::files;
 use host::paths::Paths;
 use pure::book::notebook::{Notebook, parse};
-use pure::book::standing::NumberId;
+use pure::book::{name_of, name_of_claim};
 use schema::Digest;
 use schema::metrics::from_csv;
 use schema::verdict::Verdict;
@@ -50,11 +50,10 @@ pub(super) fn check_values(notebook: Option<&Notebook>, layout: &Layout, verdict
     let (Some(notebook), Layout::Published { run, .. }) = (notebook, layout) else { return };
     let summary = layout.read("summary/metrics.csv").ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok());
     let metrics = summary.and_then(|text| from_csv(&text).ok()).unwrap_or_default();
-    let mut gave: BTreeMap<String, &str> =
-        metrics.iter().map(|m| (NumberId::of_metric(m).to_string(), m.value.as_str())).collect();
+    let mut gave: BTreeMap<String, &str> = metrics.iter().map(|m| (name_of(m), m.value.as_str())).collect();
     for claim in verdict.claims.iter().filter(|claim| !claim.value.is_empty()) {
         gave.insert(claim.id.clone(), &claim.value);
-        gave.insert(NumberId::of_claim(&claim.id).to_string(), &claim.value);
+        gave.insert(name_of_claim(&claim.id), &claim.value);
     }
     let of_run = notebook.entries.iter().filter(|entry| entry.fields.run.as_ref() == Some(run));
     for entry in of_run.filter(|entry| notebook.retraction_of(&entry.id).is_none()) {

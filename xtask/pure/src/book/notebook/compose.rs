@@ -143,15 +143,14 @@ pub fn closed_work(name: &str, text: &str) -> Result<Vec<Flags>> {
         ensure!(!table.work.is_empty(), "it has no rows");
         let prose = format!("{}\nSource: {}.", table.text.trim(), table.source.trim_end_matches('.'));
         let mut topics = BTreeSet::new();
-        let row = |mut work: BTreeMap<String, String>| {
-            let topic = work.get("topic").cloned().unwrap_or_default();
-            ensure!(topics.insert(super::standing::folded(&topic)), "it names {topic:?} twice");
+        let row = |work: BTreeMap<String, String>| {
+            let topic = work.get("topic").map(String::as_str).unwrap_or_default();
+            ensure!(topics.insert(super::standing::folded(topic)), "it names {topic:?} twice");
             let mut flags = Flags::from([("text", vec![prose.clone()])]);
-            for (flag, field) in Kind::Closed.row().flags.iter().filter_map(|flag| Some((flag, flag.field()?))) {
-                let given = work.remove(field).with_context(|| format!("missing field `{field}`"))?;
-                flags.insert(&flag.name, vec![given]);
+            for (name, said) in work {
+                let flag = Kind::Closed.row().flags.iter().find(|flag| flag.field() == Some(&name));
+                flags.insert(&flag.with_context(|| format!("unknown field `{name}`"))?.name, vec![said]);
             }
-            ensure!(work.is_empty(), "unknown fields: {work:?}");
             Ok(flags)
         };
         table.work.into_iter().map(row).collect()

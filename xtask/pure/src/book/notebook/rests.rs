@@ -3,6 +3,7 @@
 
 use super::{Cited, Fields, Notebook};
 use crate::book::claims::resolve;
+use crate::book::name_of;
 use schema::claim::{Claim, ClaimFile, MetricRef};
 use schema::contract::{Contract, Expr, Q, Recipe};
 use schema::metrics::Metric;
@@ -40,14 +41,6 @@ pub struct Resting {
     pub claims: Vec<String>,
     /// Everything, one line each: claims, ratios, entries, phases, files.
     pub lines: Vec<String>,
-}
-
-/// Splits `METRIC@PHASE/CELL`.
-#[must_use]
-pub fn metric_parts(text: &str) -> Option<(&str, &str, &str)> {
-    let (metric, place) = text.split_once('@')?;
-    let (phase, cell) = place.split_once('/')?;
-    (!metric.is_empty() && !phase.is_empty() && !cell.is_empty()).then_some((metric, phase, cell))
 }
 
 /// Everything that rests on what a retraction with these fields withdraws.
@@ -94,30 +87,26 @@ fn is_metric(term: &MetricRef, metric: &str, slots: &Slots) -> bool {
 fn ratios_on(run: &RunRecords, metric: Option<&str>) -> Vec<String> {
     let ratios = run.metrics.iter().filter(|m| m.metric == "ratio");
     let rests = |m: &&Metric| metric.is_none_or(|metric| is_made_of(run, m, metric));
-    ratios.filter(rests).map(|m| format!("ratio@{}/{}", m.phase, m.cell)).collect()
+    ratios.filter(rests).map(name_of).collect()
 }
 
 /// Whether one of a ratio's two medians is the metric: of its own cell, or of the cell that it is taken over.
 fn is_made_of(run: &RunRecords, ratio: &Metric, metric: &str) -> bool {
-    let Some((name, phase, cell)) = metric_parts(metric).filter(|(name, ..)| name.ends_with(Q::P50.name())) else {
+    let Some(part) = run.metrics.iter().find(|m| name_of(m) == metric && m.metric.ends_with(Q::P50.name())) else {
         return false;
     };
-    let own = ratio.phase == phase && ratio.cell == cell;
+    let place = |m: &Metric| format!("{}/{}", m.phase, m.cell);
+    let own = place(ratio) == place(part);
     let Some(spec) = run.contract.metric(&ratio.phase, &ratio.cell, &ratio.metric) else {
         // A run from before there were contracts names both medians alike, and its ratio's note the other cell.
         let over = ratio.note.split(" over ").next().unwrap_or_default();
-        let has = |place: &str| {
-            let mut rows = run.metrics.iter().filter(|m| format!("{}/{}", m.phase, m.cell) == place);
-            rows.any(|m| m.metric == name && m.unit == "us")
-        };
-        return (own || over == format!("{phase}/{cell}"))
-            && has(over)
-            && has(&format!("{}/{}", ratio.phase, ratio.cell));
+        let has = |at: &str| run.metrics.iter().any(|m| place(m) == at && m.metric == part.metric && m.unit == "us");
+        return (own || over == place(part)) && has(over) && has(&place(ratio));
     };
     let Recipe::Ratio { over, over_of, of } = &spec.recipe else { return false };
-    let found = run.contract.metric(phase, cell, name).map(|spec| &spec.recipe);
+    let found = run.contract.metric(&part.phase, &part.cell, &part.metric).map(|spec| &spec.recipe);
     let is_time = |wanted: &Expr| matches!(found, Some(Recipe::Quantiles { of, .. }) if of == wanted);
-    (own && is_time(of)) || (*over == format!("{phase}/{cell}") && is_time(over_of))
+    (own && is_time(of)) || (*over == place(part) && is_time(over_of))
 }
 
 fn phases_on(id: &str, tree: &Registered) -> Vec<String> {

@@ -388,7 +388,6 @@ fn rows_of_closed_work_are_read_as_they_stand_and_a_table_that_is_none_is_named(
         (format!("{head}work = []"), "it has no rows"),
         (format!("{head}{ROW}{}", ROW.replace("Early ", "early  ")), "twice"),
         (format!("{head}{ROW}{}", ROW.replace("Early", "Late") + "colour = \"red\"\n"), "colour"),
-        (format!("{head}{}", ROW.replace("reason = \"r\"\n", "")), "missing field `reason`"),
     ] {
         let error = closed_work("t.toml", &text).unwrap_err();
         assert_eq!(code_of(&error), ExitCode::Usage);

@@ -1,6 +1,7 @@
 //! Withdrawn numbers: they stay in place, struck out, with the entry that withdraws them and its reason.
 
 use super::{PublishedRun, escape, interval, with_unit};
+use crate::book::name_of;
 use schema::metrics::Metric;
 use std::fmt::Write as _;
 
@@ -45,7 +46,7 @@ impl Withdrawal {
     }
 
     fn covers(&self, m: &Metric) -> bool {
-        let name = format!("{}@{}/{}", m.metric, m.phase, m.cell);
+        let name = name_of(m);
         self.metric.as_ref().is_none_or(|metric| *metric == name) || self.rests.contains(&name)
     }
 }

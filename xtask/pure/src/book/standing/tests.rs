@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 fn basis() -> Basis {
     Basis {
-        id: NumberId { metric: "tile_wall_us_p50".into(), place: "calibrate/k=64,blocks=4".into() },
+        id: "tile_wall_us_p50@calibrate/k=64,blocks=4".into(),
         value: "3.392".into(),
         unit: "us".into(),
         kernels: BTreeSet::from(["calibrate".to_owned()]),
-        plan: Vec::new(),
+        plan: BTreeSet::new(),
     }
 }
 
