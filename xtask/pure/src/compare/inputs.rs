@@ -3,9 +3,11 @@
 
 use crate::gate::Evidence;
 use crate::identity::measured::measured_sass;
+use crate::records::json;
+use schema::environment::Environment;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 
 /// One input that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,82 +39,53 @@ pub fn differences(a: &Evidence, b: &Evidence) -> Vec<Difference> {
 
 const ABSENT: &str = "absent";
 
+/// Every input of a run, in the order in which one depends on another.
 fn inputs(run: &Evidence) -> Vec<(String, String)> {
-    let mut list = List(Vec::new());
-    source(run, &mut list);
-    kernels(run, &mut list);
-    place(run, &mut list);
-    device(run, &mut list);
-    list.0
-}
-
-struct List(Vec<(String, String)>);
-
-impl List {
-    fn add(&mut self, key: impl Display, value: impl Display) {
-        self.0.push((key.to_string(), value.to_string()));
-    }
-
-    fn maybe(&mut self, key: &str, value: Option<impl Display>) {
-        self.add(key, value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string()));
-    }
-
-    fn words(&mut self, key: &str, value: &impl Debug) {
-        self.add(key, format!("{value:?}").to_lowercase());
-    }
-}
-
-fn source(run: &Evidence, list: &mut List) {
+    let mut list = Vec::new();
+    let mut add = |key: &str, value: Option<String>| {
+        list.push((key.to_owned(), value.unwrap_or_else(|| ABSENT.to_owned())));
+    };
+    let Environment { device, clocks, host, .. } = &run.environment;
     let source = &run.manifest.predicate.source;
-    list.maybe("commit", source.commit.as_ref());
-    list.add("source", source.digest);
-    list.add("plan", run.plan_digest);
-    list.words("profile", &run.plan.profile_name);
-}
-
-fn kernels(run: &Evidence, list: &mut List) {
-    let arch = &run.environment.device.arch;
-    for (symbol, digest) in run.build.iter().flat_map(|build| measured_sass(build, arch)) {
-        list.add(format!("sass {symbol}"), digest);
-    }
+    add("commit", source.commit.clone());
+    add("source", text(source.digest));
+    add("plan", text(run.plan_digest));
+    add("profile", Some(json::word(run.plan.profile_name)));
     let build = run.build.as_ref();
-    list.maybe("nvcc", build.map(|build| &build.nvcc));
-    list.maybe("flags", build.map(|build| build.flags.join(" ")));
-    list.maybe("harness", build.map(|build| build.harness));
-    list.add("toolkit", &run.environment.toolkit);
-    list.add("toolkit lock", run.environment.toolkit_lock);
+    for (symbol, digest) in build.into_iter().flat_map(|build| measured_sass(build, &device.arch)) {
+        add(&format!("sass {symbol}"), text(digest));
+    }
+    add("nvcc", build.map(|build| build.nvcc.clone()));
+    add("flags", build.map(|build| build.flags.join(" ")));
+    add("harness", build.and_then(|build| text(build.harness)));
+    add("toolkit", text(&run.environment.toolkit));
+    add("toolkit lock", text(run.environment.toolkit_lock));
+    add("runtime", text(&run.environment.runtime));
+    let container = run.environment.container.as_ref();
+    add("image", container.map(|container| container.base_digest.clone()));
+    add("dockerfile", container.and_then(|container| text(container.dockerfile)));
+    add("engine", container.and_then(|container| text(&container.engine)));
+    add("GPU access", container.and_then(|container| text(&container.gpu_access)));
+    let nvml = run.environment.nvml.as_ref();
+    add("driver", nvml.and_then(|nvml| text(&nvml.driver)));
+    add("libcuda", device.libcuda.and_then(text));
+    add("driver CUDA", text(device.driver_cuda));
+    add("GPU model", text(&device.name));
+    add("GPU", text(&device.id));
+    add("GPU slots", Some(format!("{:?}", device.slots).to_lowercase()));
+    add("ECC", nvml.and_then(|nvml| nvml.ecc).and_then(text));
+    add("power cap mW", nvml.and_then(|nvml| nvml.power_cap_mw).and_then(text));
+    add("memory clock MHz", nvml.and_then(|nvml| nvml.memory_clock_mhz).and_then(text));
+    add("other GPU processes", nvml.and_then(|nvml| nvml.other_processes_before).and_then(text));
+    add("clocks", text(&clocks.mode));
+    add("clock asked MHz", clocks.asked_mhz.and_then(text));
+    add("clock read back MHz", clocks.read_back_mhz.and_then(text));
+    add("OS", text(&host.os));
+    add("kernel", text(&host.kernel));
+    add("CPU", Some(format!("{} x {}", host.cpus, host.cpu)));
+    list
 }
 
-fn place(run: &Evidence, list: &mut List) {
-    let environment = &run.environment;
-    list.add("runtime", &environment.runtime);
-    let container = environment.container.as_ref();
-    list.maybe("image", container.map(|container| &container.base_digest));
-    list.maybe("dockerfile", container.map(|container| container.dockerfile));
-    list.maybe("engine", container.map(|container| &container.engine));
-    list.maybe("GPU access", container.map(|container| &container.gpu_access));
-    let nvml = environment.nvml.as_ref();
-    list.maybe("driver", nvml.map(|nvml| &nvml.driver));
-    list.maybe("libcuda", environment.device.libcuda);
-    list.add("driver CUDA", environment.device.driver_cuda);
-}
-
-fn device(run: &Evidence, list: &mut List) {
-    let environment = &run.environment;
-    let device = &environment.device;
-    list.add("GPU model", &device.name);
-    list.add("GPU", &device.id);
-    list.words("GPU slots", &device.slots);
-    let nvml = environment.nvml.as_ref();
-    list.maybe("ECC", nvml.and_then(|nvml| nvml.ecc));
-    list.maybe("power cap mW", nvml.and_then(|nvml| nvml.power_cap_mw));
-    list.maybe("memory clock MHz", nvml.and_then(|nvml| nvml.memory_clock_mhz));
-    list.maybe("other GPU processes", nvml.and_then(|nvml| nvml.other_processes_before));
-    list.add("clocks", &environment.clocks.mode);
-    list.maybe("clock asked MHz", environment.clocks.asked_mhz);
-    list.maybe("clock read back MHz", environment.clocks.read_back_mhz);
-    let host = &environment.host;
-    list.add("OS", &host.os);
-    list.add("kernel", &host.kernel);
-    list.add("CPU", format!("{} x {}", host.cpus, host.cpu));
+fn text(value: impl Display) -> Option<String> {
+    Some(value.to_string())
 }
