@@ -29,30 +29,11 @@ pub fn explain(bytes: &[u8], sealed: Digest) -> Option<String> {
         let which = if oid == Some(sealed) { "the sealed" } else { "another" };
         return Some(format!("a Git LFS pointer to {which} file: git lfs pull"));
     }
-    let ways = [("LF to CRLF", without_carriage_returns(bytes)), ("CRLF to LF", with_carriage_returns(bytes))];
+    let lines: Vec<&[u8]> =
+        bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
+    let ways = [("LF to CRLF", lines.join(&b"\n"[..])), ("CRLF to LF", lines.join(&b"\r\n"[..]))];
     let (way, _) = ways.into_iter().find(|(_, bytes)| Digest::of(bytes) == sealed)?;
     Some(format!("only its line endings changed ({way}); git does so with core.autocrlf"))
-}
-
-fn without_carriage_returns(bytes: &[u8]) -> Vec<u8> {
-    let next = bytes.iter().skip(1).map(Some).chain([None]);
-    bytes
-        .iter()
-        .zip(next)
-        .filter(|(byte, next)| (**byte, *next) != (b'\r', Some(&b'\n')))
-        .map(|(byte, _)| *byte)
-        .collect()
-}
-
-fn with_carriage_returns(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    for byte in bytes {
-        if *byte == b'\n' && out.last() != Some(&b'\r') {
-            out.push(b'\r');
-        }
-        out.push(*byte);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -29,43 +29,29 @@ pub fn impersonal(text: &str, names: &Names) -> String {
     for (folder, instead) in folders {
         text = without_folder(&text, folder, instead);
     }
-    for home in ["/home/", "/Users/"] {
-        text = without_owner(&text, home);
-    }
-    let text = words(&text, |c| c.is_alphanumeric() || "._-@".contains(c), |word| word_instead(word, names));
-    words(&text, |c| c.is_ascii_alphanumeric() || ":._".contains(c), address6)
+    let text =
+        words(&text, |c| c.is_alphanumeric() || "._-@".contains(c), |before, word| instead_of(before, word, names));
+    words(&text, |c| c.is_ascii_alphanumeric() || ":._".contains(c), |_, word| address6(word))
 }
 
 fn without_folder(text: &str, folder: &str, instead: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(folder) {
-        let (before, after) = (&rest[..at], &rest[at + folder.len()..]);
-        let whole = !after.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
-        out += before;
-        out += if whole { instead } else { folder };
-        rest = after;
-    }
-    out + rest
-}
-
-/// Whose home folder it is.
-fn without_owner(text: &str, home: &str) -> String {
-    let mut parts = text.split(home);
+    let mut parts = text.split(folder);
     let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| !(c.is_alphanumeric() || "._-".contains(c))).unwrap_or(part.len());
-        out += home;
-        out += if end == 0 { "" } else { "<user>" };
-        out += &part[end..];
+    for after in parts {
+        let whole = !after.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
+        out += if whole { instead } else { folder };
+        out += after;
     }
     out
 }
 
-fn word_instead(word: &str, names: &Names) -> Option<&'static str> {
+fn instead_of(before: &str, word: &str, names: &Names) -> Option<&'static str> {
     let is = |known: &String| known.len() >= SHORTEST && known != "root" && word == known;
     let within = |host: &String| is(host) || host.len() >= SHORTEST && word.starts_with(&format!("{host}."));
     match word {
+        "" => None,
+        // Whose home folder it is.
+        _ if before.ends_with("/home/") || before.ends_with("/Users/") => Some("<user>"),
         _ if names.hosts.iter().any(within) => Some("<host>"),
         _ if names.users.iter().any(is) => Some("<user>"),
         _ if word.parse::<Ipv4Addr>().is_ok() => Some("<address>"),
@@ -88,7 +74,7 @@ fn address6(word: &str) -> Option<&'static str> {
 }
 
 /// Replaces whole words; a full stop or colon at a word's end is none of it.
-fn words(text: &str, of_word: impl Fn(char) -> bool, instead: impl Fn(&str) -> Option<&'static str>) -> String {
+fn words(text: &str, of_word: impl Fn(char) -> bool, instead: impl Fn(&str, &str) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
@@ -98,7 +84,7 @@ fn words(text: &str, of_word: impl Fn(char) -> bool, instead: impl Fn(&str) -> O
         let end = rest.find(|c| !of_word(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         let bare = word.trim_end_matches(['.', ':']);
-        match instead(bare) {
+        match instead(&text[..text.len() - rest.len()], bare) {
             Some(instead) => out += &format!("{instead}{}", &word[bare.len()..]),
             None => out += word,
         }

@@ -241,26 +241,29 @@ fn relocations<'data>(
 ) -> Result<BTreeMap<usize, Vec<Relocation>>> {
     let mut all = BTreeMap::<usize, Vec<Relocation>>::new();
     for header in table.iter() {
-        let mut found: Vec<(u64, u32, u32, i64)> = Vec::new();
+        let mut found = Vec::new();
         if let Some((rows, _)) = header.rela(endian, bytes).context("bad RELA section")? {
-            found.extend(
-                rows.iter().map(|r| {
-                    (r.r_offset(endian), r.r_type(endian, false).0, r.r_sym(endian, false), r.r_addend(endian))
-                }),
-            );
+            found.extend(rows.iter().map(|row| Relocation {
+                offset: row.r_offset(endian),
+                kind: row.r_type(endian, false).0,
+                symbol: row.r_sym(endian, false) as usize,
+                addend: row.r_addend(endian),
+            }));
         }
         if let Some((rows, _)) = header.rel(endian, bytes).context("bad REL section")? {
-            found.extend(rows.iter().map(|r| (r.r_offset(endian), r.r_type(endian).0, r.r_sym(endian), 0)));
-        }
-        if found.is_empty() {
-            continue;
+            found.extend(rows.iter().map(|row| Relocation {
+                offset: row.r_offset(endian),
+                kind: row.r_type(endian).0,
+                symbol: row.r_sym(endian) as usize,
+                addend: 0,
+            }));
         }
         let target = header.sh_info(endian) as usize;
-        ensure!(target < n_sections, "relocations of section {target}, which does not exist");
-        let relocation = |(offset, kind, symbol, addend)| Relocation { offset, kind, symbol: symbol as usize, addend };
-        let found: Vec<Relocation> = found.into_iter().map(relocation).collect();
+        ensure!(found.is_empty() || target < n_sections, "relocations of section {target}, which does not exist");
         ensure!(found.iter().all(|row| row.symbol < n_symbols), "a relocation names a symbol that does not exist");
-        all.entry(target).or_default().extend(found);
+        if !found.is_empty() {
+            all.entry(target).or_default().extend(found);
+        }
     }
     all.values_mut().for_each(|rows| rows.sort());
     Ok(all)

@@ -35,10 +35,8 @@ impl Protocol {
 
 /// The file that every harness has.
 const MAIN: &str = "harness/src/main.rs";
-/// The file that the crate below every experiment begins with.
-const CORE: &str = "harness/core/src/lib.rs";
-/// The file that the crate of tables begins with.
-const TABLES: &str = "harness/tables/src/lib.rs";
+/// The crates below `harness/` that every experiment shares. Of the schema only the modules that are used count.
+const SHARED: [&str; 3] = ["core", "schema", "tables"];
 /// The file the schema begins with.
 const SCHEMA: &str = "harness/schema/src/lib.rs";
 /// What is declared and never followed: an emulation measures nothing that is published, and the registry names other experiments.
@@ -56,7 +54,8 @@ pub fn protocol(experiment: &str, read: &mut Reader<'_>) -> Result<Protocol> {
     let mut sources = BTreeMap::new();
     follow(MAIN, read, &mut sources)?;
     // Commits from before the harness was split lack some of them, and so have another protocol.
-    for root in [CORE.to_owned(), TABLES.to_owned(), format!("harness/{experiment}/src/lib.rs")] {
+    for name in SHARED.into_iter().filter(|name| *name != "schema").chain([experiment]) {
+        let root = format!("harness/{name}/src/lib.rs");
         if read(&root)?.is_some() {
             follow(&root, read, &mut sources)?;
         }

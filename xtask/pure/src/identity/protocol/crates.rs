@@ -1,30 +1,21 @@
 //! What the harness is compiled with: its manifests as far as they decide code, the packages that the lock file pins for
 //! them, and the compiler's version. Dependencies of tests are left out.
 
-use super::Reader;
+use super::{Reader, SHARED};
 use anyhow::{Context, Result};
 use schema::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
-/// The manifests whose dependencies end up in the harness.
-const MANIFESTS: [&str; 2] = ["harness/Cargo.toml", "harness/schema/Cargo.toml"];
 /// What of a manifest decides code.
 const DECISIVE: [&str; 4] = ["dependencies", "build-dependencies", "features", "target"];
 
 pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<String, Digest>> {
     let mut parts = BTreeMap::new();
     let mut names = BTreeSet::new();
-    let mut manifests = MANIFESTS.map(str::to_owned).to_vec();
-    // Commits from before the harness was split lack some of them.
-    let split = ["harness/core/Cargo.toml", "harness/tables/Cargo.toml"].map(str::to_owned);
-    for path in split.into_iter().chain([format!("harness/{experiment}/Cargo.toml")]) {
-        if read(&path)?.is_some() {
-            manifests.push(path);
-        }
-    }
-    for path in manifests {
-        let mut manifest = table(&path, read)?;
+    let crates = SHARED.into_iter().chain([experiment]).map(|name| format!("harness/{name}/Cargo.toml"));
+    for path in std::iter::once("harness/Cargo.toml".to_owned()).chain(crates) {
+        let Some(mut manifest) = table(&path, read)? else { continue };
         manifest.retain(|section, _| DECISIVE.contains(&section));
         for section in ["dependencies", "build-dependencies"] {
             let Some(dependencies) = manifest.get_mut(section).and_then(Value::as_table_mut) else { continue };
@@ -38,24 +29,25 @@ pub(super) fn parts(experiment: &str, read: &mut Reader<'_>) -> Result<BTreeMap<
         }
         parts.insert(path, digest(&manifest)?);
     }
-    parts.insert("Cargo.toml".to_owned(), digest(&workspace(table("Cargo.toml", read)?, &names))?);
-    parts.insert("Cargo.lock".to_owned(), digest(&locked(&table("Cargo.lock", read)?, &names)?)?);
-    if let Some(text) = read("rust-toolchain.toml")? {
-        let channel =
-            text.parse::<Table>()?.remove("toolchain").and_then(|toolchain| toolchain.get("channel").cloned());
+    let root = table("Cargo.toml", read)?.unwrap_or_default();
+    parts.insert("Cargo.toml".to_owned(), digest(&workspace(root, &names))?);
+    let lock = table("Cargo.lock", read)?.unwrap_or_default();
+    parts.insert("Cargo.lock".to_owned(), digest(&locked(&lock, &names)?)?);
+    if let Some(mut compiler) = table("rust-toolchain.toml", read)? {
+        let channel = compiler.remove("toolchain").and_then(|toolchain| toolchain.get("channel").cloned());
         parts.insert("rust-toolchain.toml".to_owned(), digest(&channel)?);
     }
     Ok(parts)
 }
 
-/// Whether a dependency of the harness is an experiment's crate: it lies below `harness/` under its own name, and so do two others.
+/// Whether a dependency of the harness is an experiment's crate: it lies below `harness/` under its own name, and is not shared.
 fn is_experiment(name: &str, read: &mut Reader<'_>) -> Result<bool> {
-    Ok(!["schema", "tables"].contains(&name) && read(&format!("harness/{name}/Cargo.toml"))?.is_some())
+    Ok(!SHARED.contains(&name) && read(&format!("harness/{name}/Cargo.toml"))?.is_some())
 }
 
-fn table(path: &str, read: &mut Reader<'_>) -> Result<Table> {
-    let text = read(path)?.with_context(|| format!("{path} is absent"))?;
-    text.parse().with_context(|| format!("{path} does not parse"))
+fn table(path: &str, read: &mut Reader<'_>) -> Result<Option<Table>> {
+    let text = read(path)?;
+    text.map(|text| text.parse().with_context(|| format!("{path} does not parse"))).transpose()
 }
 
 fn digest(value: &impl serde::Serialize) -> Result<Digest> {
