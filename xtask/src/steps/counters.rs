@@ -38,6 +38,8 @@ const BURN_SECONDS: &str = "0.5";
 /// Launches of it that are counted.
 const BURN_LAUNCHES: &str = "2";
 const MOST_CHARS: usize = 200;
+const NO_PROFILER: &str =
+    "this machine has no Nsight Compute (looked in /opt/nvidia/nsight-compute and /usr/local/cuda)";
 
 /// What the step works with.
 pub struct Context<'a> {
@@ -100,20 +102,17 @@ pub fn count(ctx: &Context<'_>, runtime: &dyn Runtime, program: &Program, progra
         fs_err::remove_dir_all(&dir)?;
     }
     fs_err::create_dir_all(&dir)?;
-    let session = match (ctx.profiler, &version) {
-        (Some(folder), Some(_)) => Session { ctx, runtime, program, profiler: folder.join("ncu"), dir: &dir },
-        (found, _) => {
-            let why = match found {
-                None => "this machine has no Nsight Compute (looked in /opt/nvidia/nsight-compute and /usr/local/cuda)",
-                Some(_) => "Nsight Compute does not start where programs run",
-            };
-            let report = unreadable(None, why, Vec::new());
-            return keep(report, key, dir);
+    let report = match (ctx.profiler, version.clone()) {
+        (Some(folder), Some(version)) => {
+            let session = Session { ctx, runtime, program, profiler: folder.join("ncu"), dir: &dir };
+            session.report(Some(version), programs)?
         }
+        (Some(_), None) => unreadable(None, "Nsight Compute does not start where programs run", Vec::new()),
+        (None, _) => unreadable(None, NO_PROFILER, Vec::new()),
     };
-    let report = session.report(version, programs)?;
     ctx.ui.done();
-    keep(report, key, dir)
+    write_whole(&dir.join(REPORT), &to_bytes(&report)?)?;
+    Ok(Counters { report, key, cached: false, dir })
 }
 
 /// A report all of whose logs still say the same. If counters could not be read, the answer is not cached, since that
@@ -127,11 +126,6 @@ fn kept(dir: &Path) -> Option<CounterReport> {
         (Digest::of(&bytes) == known.sha256).then(|| String::from_utf8(bytes).ok())?
     };
     (report.unreadable.is_none() && faults(&report, log).is_empty()).then_some(report)
-}
-
-fn keep(report: CounterReport, key: Digest, dir: PathBuf) -> Result<Counters> {
-    write_whole(&dir.join(REPORT), &to_bytes(&report)?)?;
-    Ok(Counters { report, key, cached: false, dir })
 }
 
 fn unreadable(profiler: Option<String>, why: &str, programs: Vec<CountedProgram>) -> CounterReport {

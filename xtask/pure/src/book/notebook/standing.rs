@@ -81,27 +81,26 @@ impl Standing {
     #[must_use]
     pub fn of(notebook: &Notebook, plan: &Plan, claims: &ClaimFile) -> Self {
         let required: BTreeSet<&String> = plan.terms.values().flat_map(|terms| &terms.requires).collect();
-        let decisions = notebook.standing_of(Kind::Decision).filter(|entry| required.contains(&entry.id));
-        let decision =
-            |status, phases: &[String]| Decision { authorized: status == Status::Authorized, phases: phases.to_vec() };
         let work: BTreeSet<String> = plan.phases.iter().flat_map(|phase| names(plan, phase)).collect();
-        let closed = notebook.standing_of(Kind::Closed).filter_map(|entry| {
-            let (topic, reopens_when) = entry.fields.topic.clone().zip(entry.fields.reopens_when.clone())?;
-            work.contains(&folded(&topic)).then(|| Closed { entry: entry.id.clone(), topic, reopens_when })
-        });
-        let needs = needs(plan, claims);
-        let missing = notebook.standing_of(Kind::Missing).filter_map(|entry| {
-            let item =
-                entry.fields.item.clone().filter(|item| needs.iter().any(|(_, need)| folded(need) == folded(item)))?;
-            Some(Missing { entry: entry.id.clone(), item })
-        });
-        Self {
-            decisions: decisions
-                .map(|entry| (entry.id.clone(), decision(entry.fields.status, &entry.fields.phases)))
-                .collect(),
-            closed: closed.collect(),
-            missing: missing.collect(),
+        let needed: BTreeSet<String> = needs(plan, claims).iter().map(|(_, need)| folded(need)).collect();
+        let mut standing = Self::default();
+        for entry in notebook.entries.iter().filter(|entry| notebook.retraction_of(&entry.id).is_none()) {
+            let (id, fields) = (entry.id.clone(), &entry.fields);
+            match (fields.kind, &fields.topic, &fields.reopens_when, &fields.item) {
+                (Kind::Decision, ..) if required.contains(&id) => {
+                    let (authorized, phases) = (fields.status == Status::Authorized, fields.phases.clone());
+                    standing.decisions.insert(id, Decision { authorized, phases });
+                }
+                (Kind::Closed, Some(topic), Some(rule), _) if work.contains(&folded(topic)) => {
+                    standing.closed.push(Closed { entry: id, topic: topic.clone(), reopens_when: rule.clone() });
+                }
+                (Kind::Missing, .., Some(item)) if needed.contains(&folded(item)) => {
+                    standing.missing.push(Missing { entry: id, item: item.clone() });
+                }
+                _ => {}
+            }
         }
+        standing
     }
 
     /// Why the plan may not run; `reopened` is what the run says it takes up again.
