@@ -191,13 +191,10 @@ fn registered(paths: &Paths) -> Result<Registered> {
         }
     }
     // The notebook's own entries are listed one by one; RESULTS.md is rendered.
-    let own = ["NOTEBOOK.md", "RESULTS.md"];
-    for folder in ["", "docs/"] {
-        for name in host::files::entries(&paths.root().join(folder))? {
-            let name = format!("{folder}{name}");
-            if name.ends_with(".md") && !own.contains(&name.as_str()) {
-                found.texts.push((name.clone(), read_text(&paths.root().join(&name))?));
-            }
+    for path in published::documents(paths)? {
+        let name = path.strip_prefix(paths.root())?.display().to_string();
+        if name != "RESULTS.md" {
+            found.texts.push((name, read_text(&path)?));
         }
     }
     Ok(found)

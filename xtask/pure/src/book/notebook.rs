@@ -85,9 +85,14 @@ impl Notebook {
         self.of_kind(Kind::Retraction).filter(about).find(|entry| self.retraction_of(&entry.id).is_none())
     }
 
+    /// The entries that nobody has withdrawn, in order.
+    pub fn standing(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| self.retraction_of(&entry.id).is_none())
+    }
+
     /// The entries of one kind that nobody has withdrawn, in order.
     pub fn standing_of(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
-        self.of_kind(kind).filter(|entry| self.retraction_of(&entry.id).is_none())
+        self.standing().filter(move |entry| entry.fields.kind == kind)
     }
 
     /// The entries of one kind, in order.

@@ -11,6 +11,7 @@ pub use rests::{Basis, Plans};
 pub use sass::{Changed, compare};
 
 use crate::book::notebook::{Kind, Notebook};
+use crate::records::json;
 use schema::Digest;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -32,13 +33,8 @@ pub enum State {
 impl State {
     /// The word for it.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Current => "current",
-            Self::CarriedOver => "carried-over",
-            Self::Stale => "stale",
-            Self::Retracted => "retracted",
-        }
+    pub fn name(self) -> String {
+        json::word(self)
     }
 }
 
@@ -127,8 +123,7 @@ impl Entries {
     #[must_use]
     pub fn of_run(notebook: &Notebook, run: &str) -> Self {
         let mut entries = Self::default();
-        let of_run = notebook.entries.iter().filter(|entry| entry.fields.run.as_deref() == Some(run));
-        for entry in of_run.filter(|entry| notebook.retraction_of(&entry.id).is_none()) {
+        for entry in notebook.standing().filter(|entry| entry.fields.run.as_deref() == Some(run)) {
             let told = format!("{}: {}", entry.id, entry.title);
             match entry.fields.kind {
                 Kind::Retraction => {

@@ -240,23 +240,18 @@ fn relocations<'data>(
     n_symbols: usize,
 ) -> Result<BTreeMap<usize, Vec<Relocation>>> {
     let mut all = BTreeMap::<usize, Vec<Relocation>>::new();
+    let relocation = |offset, kind, symbol: u32, addend| Relocation { offset, kind, symbol: symbol as usize, addend };
     for header in table.iter() {
         let mut found = Vec::new();
         if let Some((rows, _)) = header.rela(endian, bytes).context("bad RELA section")? {
-            found.extend(rows.iter().map(|row| Relocation {
-                offset: row.r_offset(endian),
-                kind: row.r_type(endian, false).0,
-                symbol: row.r_sym(endian, false) as usize,
-                addend: row.r_addend(endian),
+            found.extend(rows.iter().map(|row| {
+                let (kind, symbol) = (row.r_type(endian, false).0, row.r_sym(endian, false));
+                relocation(row.r_offset(endian), kind, symbol, row.r_addend(endian))
             }));
         }
         if let Some((rows, _)) = header.rel(endian, bytes).context("bad REL section")? {
-            found.extend(rows.iter().map(|row| Relocation {
-                offset: row.r_offset(endian),
-                kind: row.r_type(endian).0,
-                symbol: row.r_sym(endian) as usize,
-                addend: 0,
-            }));
+            let rows = rows.iter().map(|row| (row.r_offset(endian), row.r_type(endian).0, row.r_sym(endian)));
+            found.extend(rows.map(|(offset, kind, symbol)| relocation(offset, kind, symbol, 0)));
         }
         let target = header.sh_info(endian) as usize;
         ensure!(found.is_empty() || target < n_sections, "relocations of section {target}, which does not exist");

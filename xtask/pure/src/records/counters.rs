@@ -8,6 +8,7 @@ mod tests;
 
 use schema::build::Kernel;
 use schema::counters::{CountedLaunch, CounterReport};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The counters that are read, each with the unit it must come in. Blocks that fit by a resource follow in [`FIT`].
@@ -34,9 +35,6 @@ const NO_PERMISSION: (&str, &str) = (
     "the driver keeps performance counters to administrators: run as root, or load the nvidia module with \
      NVreg_RestrictProfilingToAdminUsers=0",
 );
-/// The columns that are read.
-const COLUMNS: [&str; 7] =
-    ["ID", "Kernel Name", "Block Size", "Grid Size", "Metric Name", "Metric Unit", "Metric Value"];
 /// A log of a small program has some hundred lines.
 const MOST_LINES: usize = 100_000;
 
@@ -71,50 +69,56 @@ pub fn read(log: &str) -> Result<Vec<CountedLaunch>, String> {
     launches(&table)
 }
 
-/// Of one launch: its number, kernel, block and grid; and its counters by name, each with its unit and its value.
-type Launch = ([String; 4], BTreeMap<String, [String; 2]>);
+/// A line: one counter of one launch.
+#[derive(Deserialize)]
+struct Row {
+    #[serde(rename = "ID")]
+    id: String,
+    #[serde(rename = "Kernel Name")]
+    symbol: String,
+    #[serde(rename = "Block Size")]
+    block: String,
+    #[serde(rename = "Grid Size")]
+    grid: String,
+    #[serde(rename = "Metric Name")]
+    metric: String,
+    #[serde(rename = "Metric Unit")]
+    unit: String,
+    #[serde(rename = "Metric Value")]
+    value: String,
+}
 
 fn launches(table: &str) -> Result<Vec<CountedLaunch>, String> {
+    // The reader refuses records of another length than the header's.
     let mut reader = csv::Reader::from_reader(table.as_bytes());
-    let header = reader.headers().map_err(|error| error.to_string())?.clone();
-    if header.is_empty() {
+    let rows: Result<Vec<Row>, csv::Error> = reader.deserialize().take(MOST_LINES + 1).collect();
+    let rows = rows.map_err(|error| error.to_string())?;
+    if rows.is_empty() {
         return Err("no kernel was profiled".to_owned());
     }
-    let mut places = [0; COLUMNS.len()];
-    for (place, name) in places.iter_mut().zip(COLUMNS) {
-        *place =
-            header.iter().position(|column| column == name).ok_or_else(|| format!("there is no column {name:?}"))?;
+    if rows.len() > MOST_LINES {
+        return Err(format!("more than {MOST_LINES} lines"));
     }
-    let (mut launches, mut ids) = (Vec::<Launch>::new(), BTreeSet::new());
-    for (n, record) in reader.records().enumerate() {
-        if n == MOST_LINES {
-            return Err(format!("more than {MOST_LINES} lines"));
-        }
-        let record = record.map_err(|error| error.to_string())?;
-        // The reader refuses records of another length than the header's.
-        let [id, symbol, block, grid, metric, unit, value] = places.map(|place| record[place].to_owned());
-        let of = [id, symbol, block, grid];
-        if launches.last().is_none_or(|(last, _)| *last != of) {
-            if !ids.insert(of[0].clone()) {
-                return Err("two launches have one number".to_owned());
-            }
-            launches.push((of, BTreeMap::new()));
-        }
-        let ([id, ..], values) = launches.last_mut().expect("one was added");
-        if values.insert(metric.clone(), [unit, value]).is_some() {
+    let of = |row: &Row| [&row.id, &row.symbol, &row.block, &row.grid].map(String::clone);
+    let launches: Vec<&[Row]> = rows.chunk_by(|a, b| of(a) == of(b)).collect();
+    let ids: BTreeSet<&String> = launches.iter().map(|rows| &rows[0].id).collect();
+    if ids.len() < launches.len() {
+        return Err("two launches have one number".to_owned());
+    }
+    launches.into_iter().map(launch).collect()
+}
+
+fn launch(rows: &[Row]) -> Result<CountedLaunch, String> {
+    let Row { id, symbol, block, grid, .. } = &rows[0];
+    let mut values = BTreeMap::new();
+    for Row { metric, unit, value, .. } in rows {
+        if values.insert(metric.as_str(), (unit, value)).is_some() {
             return Err(format!("{metric} comes twice for launch {id}"));
         }
     }
-    if launches.is_empty() {
-        return Err("no kernel was profiled".to_owned());
-    }
-    launches.iter().map(launch).collect()
-}
-
-fn launch(([_, symbol, block, grid], values): &Launch) -> Result<CountedLaunch, String> {
     let counter = |name: &str, wanted: &str| {
-        let [unit, value] = values.get(name).ok_or_else(|| format!("{name} is missing for {symbol}"))?;
-        if unit != wanted {
+        let (unit, value) = values.get(name).ok_or_else(|| format!("{name} is missing for {symbol}"))?;
+        if *unit != wanted {
             return Err(format!("{name} comes in {unit:?} and not in {wanted:?}"));
         }
         number(value).ok_or_else(|| unread(name, value))

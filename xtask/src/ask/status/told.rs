@@ -15,12 +15,12 @@ impl fmt::Display for Report {
             return write!(f, "nothing is published yet");
         }
         // By run, then by state and reason; a claim or a cell is an example of many.
-        let mut groups: BTreeMap<(&str, &str, &str), Vec<&str>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&str, String, &str), Vec<&str>> = BTreeMap::new();
         for number in &self.numbers {
             groups.entry((&number.run, number.state.name(), &number.why)).or_default().push(&number.id);
         }
         for number in &self.unknown {
-            groups.entry((&number.run, "unknown", &number.why)).or_default().push(&number.id);
+            groups.entry((&number.run, "unknown".to_owned(), &number.why)).or_default().push(&number.id);
         }
         let mut last = "";
         for ((run, state, why), ids) in &groups {
@@ -32,7 +32,7 @@ impl fmt::Display for Report {
                 last = run;
             }
             writeln!(f, "  {state:<12} {:>4}  {why}", ids.len())?;
-            if *state != "current" && *state != "carried-over" {
+            if state != "current" && state != "carried-over" {
                 let more = ids.len().saturating_sub(NAMED);
                 let named = ids.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };

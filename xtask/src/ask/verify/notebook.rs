@@ -55,8 +55,7 @@ pub(super) fn check_values(notebook: Option<&Notebook>, layout: &Layout, verdict
         gave.insert(claim.id.clone(), &claim.value);
         gave.insert(name_of_claim(&claim.id), &claim.value);
     }
-    let of_run = notebook.entries.iter().filter(|entry| entry.fields.run.as_ref() == Some(run));
-    for entry in of_run.filter(|entry| notebook.retraction_of(&entry.id).is_none()) {
+    for entry in notebook.standing().filter(|entry| entry.fields.run.as_ref() == Some(run)) {
         for (name, said) in entry.fields.measured() {
             let gave = gave.get(name).copied().unwrap_or("no such number");
             if gave != said.to_string() {

@@ -84,7 +84,7 @@ impl Standing {
         let work: BTreeSet<String> = plan.phases.iter().flat_map(|phase| names(plan, phase)).collect();
         let needed: BTreeSet<String> = needs(plan, claims).iter().map(|(_, need)| folded(need)).collect();
         let mut standing = Self::default();
-        for entry in notebook.entries.iter().filter(|entry| notebook.retraction_of(&entry.id).is_none()) {
+        for entry in notebook.standing() {
             let (id, fields) = (entry.id.clone(), &entry.fields);
             match (fields.kind, &fields.topic, &fields.reopens_when, &fields.item) {
                 (Kind::Decision, ..) if required.contains(&id) => {
