@@ -26,6 +26,7 @@ use schema::metrics::{Metric, from_csv};
 use schema::verdict::Verdict;
 use serde_json::json;
 use std::io::Read as _;
+use words::names::is_id;
 
 /// `notebook`: appends one entry, or one for each row of a table.
 ///
@@ -211,10 +212,8 @@ struct OfRun {
 impl OfRun {
     /// Where the run lies, published or in its run directory, if it is here.
     fn find(paths: &Paths, run: &str) -> Option<Layout> {
-        let plain = host::files::check_name(run).is_ok() && !run.contains('/');
-        let published = Layout::published(paths, run);
-        let layouts = [published, Layout::Raw(paths.run(run))];
-        layouts.into_iter().find(|layout| plain && layout.path(VERDICT).is_file())
+        let layouts = [Layout::published(paths, run), Layout::Raw(paths.run(run))];
+        layouts.into_iter().find(|layout| is_id(run) && layout.path(VERDICT).is_file())
     }
 
     /// A run that holds: every byte is as it was sealed, and its verdict follows from its evidence.

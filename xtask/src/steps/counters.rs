@@ -19,7 +19,7 @@ use pure::records::counters::{faults, metrics, read, runs_alone};
 use pure::records::json::to_bytes;
 use schema::counters::{CountedLaunch, CountedProgram, CounterLog, CounterReport};
 use schema::{Digest, ExitCode, FORMAT};
-use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,19 +63,6 @@ pub struct Counters {
     dir: PathBuf,
 }
 
-/// All that a report depends on.
-#[derive(Serialize)]
-struct Inputs<'a> {
-    /// Version of how the profiler is called and its log read: to be raised when either changes.
-    method: u32,
-    harness: Digest,
-    plan: Digest,
-    device: Digest,
-    profiler: Option<&'a str>,
-    cubins: BTreeMap<&'a str, Digest>,
-    programs: &'a [String],
-}
-
 /// Counts what these programs of the harness do, or finds that it was counted before.
 ///
 /// # Errors
@@ -84,15 +71,18 @@ pub fn count(ctx: &Context<'_>, runtime: &dyn Runtime, program: &Program, progra
     let scratch = ctx.paths.state().join("counters");
     fs_err::create_dir_all(&scratch)?;
     let version = ctx.profiler.map(|folder| version(runtime, folder, &scratch)).transpose()?.flatten();
-    let inputs = Inputs {
-        method: 2,
-        harness: program.harness_digest,
-        plan: Digest::of_file(&program.plan)?,
-        device: Digest::of(&program.device),
-        profiler: version.as_deref(),
-        cubins: program.flavor("measure").map(|cubin| (cubin.file.as_str(), cubin.sha256)).collect(),
-        programs,
-    };
+    let cubins: BTreeMap<&str, Digest> =
+        program.flavor("measure").map(|cubin| (cubin.file.as_str(), cubin.sha256)).collect();
+    // All that a report depends on. `method` is raised when the profiler is called or its log is read in another way.
+    let inputs = json!({
+        "method": 2,
+        "harness": program.harness_digest,
+        "plan": Digest::of_file(&program.plan)?,
+        "device": Digest::of(&program.device),
+        "profiler": version,
+        "cubins": cubins,
+        "programs": programs,
+    });
     let key = Digest::of(serde_json_canonicalizer::to_vec(&inputs)?);
     let dir = scratch.join(&key.to_string()[..16]);
     if let Some(report) = kept(&dir) {

@@ -109,10 +109,9 @@ fn called_functions(cubin: &Cubin<'_>, text_index: usize) -> Vec<usize> {
     let mut found = BTreeSet::new();
     while let Some(text) = texts.pop() {
         let inside = |index: &usize| cubin.symbols[*index].section == Some(text);
-        let functions: Vec<usize> = (0..cubin.symbols.len()).filter(|i| cubin.symbols[*i].function).collect();
         let related = cubin.relocations.get(&text).into_iter().flatten().map(|row| row.symbol);
         let called = edges.iter().filter(|(caller, _)| inside(caller)).map(|&(_, callee)| callee);
-        let reached = functions.iter().copied().filter(inside).chain(related).chain(called);
+        let reached = (0..cubin.symbols.len()).filter(inside).chain(related).chain(called);
         for index in reached.filter(|&i| cubin.symbols[i].function && !cubin.symbols[i].entry).collect::<Vec<_>>() {
             if found.insert(index) {
                 texts.extend(cubin.symbols[index].section.filter(|&section| section != text));
@@ -189,7 +188,7 @@ fn digest(
     let mut hashed = Canonical::default();
     hashed.field("assay sass 1", arch.as_bytes());
     hashed.field("kernel", stable_name(name).as_bytes());
-    for (index, label) in included(cubin, name, functions) {
+    for (label, index) in included(cubin, name, functions) {
         hashed.section(&stable_name(&label), &cubin.sections[index]);
         for row in cubin.relocations.get(&index).into_iter().flatten() {
             let symbol = &cubin.symbols[row.symbol];
@@ -210,22 +209,17 @@ fn digest(
 }
 
 /// The sections that K's digest covers, with the label each is hashed under, in an order that does not depend on the file's.
-fn included(cubin: &Cubin<'_>, name: &str, functions: &[usize]) -> Vec<(usize, String)> {
-    let mut texts: BTreeSet<String> = BTreeSet::from([format!(".text.{name}")]);
+fn included(cubin: &Cubin<'_>, name: &str, functions: &[usize]) -> Vec<(String, usize)> {
+    let own = [".text", ".nv.constant0", ".nv.constant2", ".nv.shared"].map(|prefix| format!("{prefix}.{name}"));
     let homes = functions.iter().filter_map(|&function| cubin.symbols[function].section);
-    texts.extend(homes.map(|section| cubin.sections[section].name.clone()));
-    let own = [".nv.constant0", ".nv.constant2", ".nv.shared"].map(|prefix| format!("{prefix}.{name}"));
+    let names: BTreeSet<String> = homes.map(|home| cubin.sections[home].name.clone()).chain(own).collect();
     let is_module_wide =
         |section: &str| matches!(section, ".nv.constant3" | ".nv.constant4") || section.starts_with(".nv.global");
-    let mut found: Vec<(String, usize)> = cubin
-        .sections
-        .iter()
-        .enumerate()
-        .filter(|(_, s)| texts.contains(&s.name) || own.contains(&s.name) || is_module_wide(&s.name))
-        .map(|(index, section)| (section.name.clone(), index))
-        .collect();
+    let sections =
+        cubin.sections.iter().enumerate().filter(|(_, s)| names.contains(&s.name) || is_module_wide(&s.name));
+    let mut found: Vec<(String, usize)> = sections.map(|(index, section)| (section.name.clone(), index)).collect();
     found.sort();
-    found.into_iter().map(|(label, index)| (index, label)).collect()
+    found
 }
 
 /// Bytes that mean one thing: every field with its label, each with its length.

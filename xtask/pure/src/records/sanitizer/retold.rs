@@ -9,12 +9,6 @@ use words::progress::{end_mark, stray};
 ///
 /// `printed` is absent where the verdict names no such file, which the gate refuses.
 pub fn faults(verdict: &SanitizerVerdict, log: &str, printed: Option<&str>) -> Vec<String> {
-    let mut faults = of_log(verdict, log);
-    faults.extend(printed.iter().flat_map(|printed| of_printed(verdict, printed)));
-    faults
-}
-
-fn of_log(verdict: &SanitizerVerdict, log: &str) -> Vec<String> {
     let reading = read(verdict.tool, log);
     let findings = reading.findings();
     let mut faults = Vec::new();
@@ -27,11 +21,7 @@ fn of_log(verdict: &SanitizerVerdict, log: &str) -> Vec<String> {
     if verdict.control_caught == Some(true) && planted(verdict.tool, log, verdict.tool.control()).is_none() {
         faults.push("its log does not show the planted fault".to_owned());
     }
-    faults
-}
-
-fn of_printed(verdict: &SanitizerVerdict, printed: &str) -> Vec<String> {
-    let mut faults = Vec::new();
+    let Some(printed) = printed else { return faults };
     let end = end_mark(printed, &verdict.nonce);
     if verdict.state == State::Clean && verdict.control_caught.is_none() {
         match &end {
