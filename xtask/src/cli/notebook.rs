@@ -68,14 +68,9 @@ fn told(appended: &[NewEntry], rendered: &[String]) -> Done {
     let ids: Vec<&str> = appended.iter().map(|entry| entry.id.as_str()).collect();
     let rests: Vec<&String> = appended.iter().flat_map(|entry| &entry.fields.rests).collect();
     let mut lines = vec![format!("NOTEBOOK.md: {}", ids.join(", "))];
-    for entry in appended.iter().filter(|entry| entry.fields.kind == Kind::Retraction) {
-        let rests = &entry.fields.rests;
-        lines.push(format!(
-            "{} rest on what {} withdraws{}",
-            rests.len(),
-            entry.id,
-            if rests.is_empty() { "" } else { ":" }
-        ));
+    if let Some(entry) = appended.iter().find(|entry| entry.fields.kind == Kind::Retraction) {
+        let colon = if rests.is_empty() { "" } else { ":" };
+        lines.push(format!("{} rest on what {} withdraws{colon}", rests.len(), entry.id));
         lines.extend(rests.iter().map(|line| format!("  {line}")));
     }
     lines.extend(rendered.iter().map(|file| format!("rendered {file}")));
@@ -116,9 +111,6 @@ fn outcome(paths: &Paths, entry: &mut NewEntry, metrics: &[String]) -> Result<()
 
 fn retract(paths: &Paths, notebook: &book::Notebook, entry: &mut NewEntry) -> Result<()> {
     let what = &entry.fields;
-    if let Some(id) = what.about.as_ref().filter(|id| notebook.entry(id).is_none()) {
-        return Err(usage(format!("there is no entry {id}"), "grep '^## ' NOTEBOOK.md"));
-    }
     let layout = what.run.as_ref().and_then(|id| OfRun::find(paths, id));
     let run = layout.map(|layout| OfRun::read(&layout)).transpose()?;
     if let (Some(id), None) = (&what.run, &run) {

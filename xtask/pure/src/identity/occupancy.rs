@@ -49,11 +49,11 @@ pub fn limits(arch: u32) -> Result<SmLimits> {
 /// Resident blocks per SM; zero when not even one fits.
 #[must_use]
 pub fn blocks_per_sm(limits: SmLimits, registers: u32, shared_bytes: u32, block_threads: u32) -> u32 {
-    let warps = block_threads.div_ceil(WARP_THREADS).max(1);
+    let (warps, _, shared) = Footprint { registers, shared_bytes, block_threads }.taken();
     let by_threads = limits.threads / WARP_THREADS / warps;
-    let by_registers = warps_by_registers(registers) / warps;
-    let per_block = shared_bytes.saturating_add(BLOCK_RESERVED_SHARED_BYTES).div_ceil(SHARED_UNIT_BYTES);
-    let by_shared = limits.shared_bytes / SHARED_UNIT_BYTES / per_block;
+    // Registers are handed out by a quarter of the SM, to whole warps.
+    let by_registers = SM_REGISTERS / SUB_PARTITIONS / registers_of_warp(registers) * SUB_PARTITIONS / warps;
+    let by_shared = limits.shared_bytes / SHARED_UNIT_BYTES / shared;
     limits.blocks.min(by_threads).min(by_registers).min(by_shared)
 }
 
@@ -91,10 +91,6 @@ pub fn fits_in_slot(limits: SmLimits, host: Footprint, per_sm: u32, guest: Footp
 fn registers_of_warp(registers: u32) -> u32 {
     let whole = registers.min(SM_REGISTERS).saturating_mul(WARP_THREADS).next_multiple_of(WARP_REGISTER_UNIT);
     whole.max(WARP_REGISTER_UNIT)
-}
-
-fn warps_by_registers(registers: u32) -> u32 {
-    SM_REGISTERS / SUB_PARTITIONS / registers_of_warp(registers) * SUB_PARTITIONS
 }
 
 #[cfg(test)]
