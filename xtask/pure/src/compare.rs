@@ -143,11 +143,8 @@ type Pair<'a> = (String, Option<&'a Drawn>, Option<&'a Drawn>);
 
 /// Rows that speak of the same metric of the same place.
 fn pairs<'a>(a: &Placed<'a>, b: &Placed<'a>) -> Vec<Pair<'a>> {
-    let named = |rows: &Placed<'a>| -> BTreeMap<(String, String), &'a Drawn> {
-        rows.iter().map(|(place, row)| ((place.clone(), row.metric.metric.clone()), *row)).collect()
-    };
-    let (in_a, in_b) = (named(a), named(b));
     let key = |(place, row): &(String, &Drawn)| (place.clone(), row.metric.metric.clone());
+    let [in_a, in_b] = [a, b].map(|rows| rows.iter().map(|at| (key(at), at.1)).collect::<BTreeMap<_, _>>());
     let of_a = a.iter().map(|at| (at.0.clone(), Some(at.1), in_b.get(&key(at)).copied()));
     let only_b = b.iter().filter(|at| !in_a.contains_key(&key(at))).map(|at| (at.0.clone(), None, Some(at.1)));
     of_a.chain(only_b).collect()

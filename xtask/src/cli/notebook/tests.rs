@@ -153,7 +153,7 @@ fn what_is_withdrawn_must_be_one_thing_that_there_is() {
     refused(&disk, &retract(&["--run", "nobody"]), usage, "neither here nor in the notebook");
     refused(&disk, &retract(&["--about", "P-009"]), usage, "it is about P-009, and there is no such earlier entry");
     refused(&disk, &retract(&["--run", RUN, "--metric", "x@y/z"]), usage, "has no \"x@y/z\"");
-    refused(&disk, &retract(&["--cited", "some ms", "--source", "s"]), usage, "is not a number with its unit");
+    refused(&disk, &retract(&["--cited", "some ms", "--source", "s"]), usage, "\"some\" is not a decimal");
     ask(&disk, &retract(&["--cited", "16.631 ms", "--source", "a log"])).unwrap();
     let results = fs_err::read_to_string(disk.root.path().join("RESULTS.md")).unwrap();
     assert!(results.contains("| ~~16.631 ms (a log)~~ | r | R-001 |"), "{results}");

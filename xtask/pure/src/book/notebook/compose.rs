@@ -35,7 +35,9 @@ impl NewEntry {
             }
         }
         if let (Some(quantity), Some(source)) = (first("cited"), first("source")) {
-            fields.insert("cited".to_owned(), Value::try_from(cited(quantity, source)?)?);
+            let (value, unit) = quantity.split_once(' ').unwrap_or((quantity, "1"));
+            let [value, unit, source] = [value, unit, source.as_str()].map(str::to_owned);
+            fields.insert("cited".to_owned(), Value::try_from(Cited { value, unit, source })?);
         }
         let status = if flags.contains_key("reject") { Status::Rejected } else { row.status };
         let title = first("title").cloned();
@@ -104,15 +106,6 @@ fn projected(text: &str) -> Result<(String, Value)> {
     let (name, value) = text.split_once('=').ok_or_else(|| wrong(format!("{text:?} is not NAME=DECIMAL")))?;
     value.parse::<Decimal>().map_err(|error| wrong(format!("value {name}: {error:#}")))?;
     Ok((name.to_owned(), value.into()))
-}
-
-fn cited(quantity: &str, source: &str) -> Result<Cited> {
-    let (value, unit) = quantity.split_once(' ').unwrap_or((quantity, "1"));
-    let cited = Cited { value: value.to_owned(), unit: unit.to_owned(), source: source.to_owned() };
-    let wrong =
-        |_| fail(ExitCode::Usage, format!("{quantity:?} is not a number with its unit"), "--cited \"16.631 ms\"");
-    value.parse::<Decimal>().map_err(wrong)?;
-    Ok(cited)
 }
 
 fn sentence(result: &ClaimResult) -> String {
