@@ -98,11 +98,13 @@ def poll_cost(rows):
 def recompute(row, load, quantum_ns):
     """The value and n that `row` should print, or None where this script does not know its metric."""
     phase, cell, metric = row["phase"], row["cell"], row["metric"]
+    if row["note"].startswith("refused: "):
+        return None  # Measured, and not published: launches off the clock move it too far.
     if metric == "poll_cost_pct":
         costs = poll_cost(load(phase, cell))
         return printed(quantile(costs, "p50"), 3), len(costs)
     if metric == "ratio":
-        slow_phase, slow_cell = row["note"].removesuffix(" over this cell").split("/", 1)
+        slow_phase, slow_cell = row["note"].split("; ")[0].removesuffix(" over this cell").split("/", 1)
         slow = [host_e2e(e) for e in load(slow_phase, slow_cell)]
         fast = [host_e2e(e) for e in load(phase, cell)]
         return printed(quantile(slow, "p50") / quantile(fast, "p50"), 3), min(len(slow), len(fast))

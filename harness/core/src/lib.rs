@@ -16,6 +16,5 @@ pub mod repeat;
 pub mod run;
 pub mod sanitize;
 pub mod session;
-pub mod steady;
 pub mod target;
 pub mod timer;

@@ -6,7 +6,6 @@ use crate::experiment::Measured;
 use crate::launch::LaunchTrace;
 use crate::record::LaunchLog;
 use crate::session::Session;
-use crate::steady::OffClock;
 use schema::cell::Facts;
 use schema::facts::POISON_CAUGHT;
 use tables::{Column, Table};
@@ -53,7 +52,7 @@ impl Repeated {
 }
 
 /// Makes a launch with one element spoiled (`launch(true)`), which is kept as warm-up, and then launches until `wanted` of them
-/// count. A launch off the clock is made again; its row is kept, marked as discarded. All are counted in the session.
+/// count. All are counted in the session.
 ///
 /// # Errors
 /// When a launch fails.
@@ -66,17 +65,13 @@ pub fn repeat(
     let mut spoiled = launch(true)?;
     session.count_spoiled(&mut spoiled.trace);
     log.add(&spoiled.trace, &spoiled.counts, true);
-    let (mut launches, mut walls_ns, mut redraws) = (Vec::new(), Vec::new(), OffClock::of(wanted));
-    while launches.len() < wanted as usize {
+    let (mut launches, mut walls_ns) = (Vec::new(), Vec::new());
+    for made in 1..=wanted {
         let Checked { trace, counts, wrong } = launch(false)?;
         session.count(&trace, wrong.into());
-        let again = redraws.take(session.off_clock(&trace));
-        let number = log.add(&trace, &counts, again);
-        if !again {
-            launches.push(number);
-            walls_ns.push(trace.wall_ns);
-            session.events(launches.len() as u64)?;
-        }
+        launches.push(log.add(&trace, &counts, false));
+        walls_ns.push(trace.wall_ns);
+        session.events(made.into())?;
     }
     Ok(Repeated { log, caught: spoiled.wrong == 1, launches, walls_ns })
 }

@@ -3,7 +3,6 @@
 //! Launches nothing itself, and decides nothing about what is measured.
 
 use crate::launch::LaunchTrace;
-use crate::steady::Steady;
 use schema::Digest;
 use schema::cell::{DeviceFacts, LaunchConfig};
 use schema::contract::POISON_MODE;
@@ -20,7 +19,6 @@ pub struct Session<'a> {
     launches: u64,
     wrong: u64,
     configs: BTreeSet<LaunchConfig>,
-    steady: Steady,
     reported: Instant,
 }
 
@@ -31,14 +29,7 @@ impl<'a> Session<'a> {
     /// When the report cannot be delivered.
     pub fn begin(facts: &DeviceFacts, say: &'a mut dyn FnMut(&Progress) -> anyhow::Result<()>) -> anyhow::Result<Self> {
         say(&Progress::Device(facts.clone()))?;
-        Ok(Self {
-            say,
-            launches: 0,
-            wrong: 0,
-            configs: BTreeSet::new(),
-            steady: Steady::default(),
-            reported: Instant::now(),
-        })
+        Ok(Self { say, launches: 0, wrong: 0, configs: BTreeSet::new(), reported: Instant::now() })
     }
 
     /// Reports progress.
@@ -63,13 +54,12 @@ impl<'a> Session<'a> {
 
     /// Counts a launch, and its outputs that were wrong, unwritten or not made exactly once.
     pub fn count(&mut self, launch: &LaunchTrace, wrong: u64) {
-        self.steady.add(&launch.clock);
         self.wrong += wrong;
         self.count_config(&launch.config);
     }
 
     /// Counts a launch whose output was spoiled on purpose, and gives it the mode of such launches. What is wrong with it was
-    /// planted, and its clock is none that others are compared with.
+    /// planted.
     pub fn count_spoiled(&mut self, launch: &mut LaunchTrace) {
         launch.config.mode = POISON_MODE.to_owned();
         self.count_config(&launch.config);
@@ -85,12 +75,6 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn wrong(&self) -> u64 {
         self.wrong
-    }
-
-    /// Whether a launch's clock left that of the launches so far.
-    #[must_use]
-    pub fn off_clock(&self, launch: &LaunchTrace) -> bool {
-        self.steady.left_by(&launch.clock)
     }
 
     /// Reports the end marker.

@@ -8,7 +8,6 @@ use crate::launch::{self, BaselineLaunch, BaselineRaw, DrainLaunch, Drainer};
 use crate::pilots::Context;
 use crate::tables::{WAITS, anomaly, table};
 use harness_core::experiment::Measured;
-use harness_core::steady::OffClock;
 use schema::cell::Facts;
 use tables::{Column, Table};
 
@@ -30,22 +29,18 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let drain_ns = context.drain_wall_ns(&pilot, PILOT_DRAINS)?;
     let (mut draws, mut log, mut rows) = (context.seed.draws(), launch::log(), Rows::default());
     let most_redraws = (plan.events / REDRAW_SHARE).max(REDRAWS);
-    let mut off_clock = OffClock::of(plan.events);
     let (mut warm, mut redraws, mut event_id) = (0, 0, 0);
     while rows.launch.len() < plan.events as usize {
         let arrival_ns = draws.below(drain_ns);
         let raw = context.launches.baseline(&BaselineLaunch { k, blocks, tasks, arrival_ns, event_id })?;
         event_id += 1;
-        let late = raw.anomaly & anomaly::LOST != 0 && redraws < most_redraws;
-        let again = late || off_clock.take(context.launches.off_clock(&raw.launch));
+        let again = raw.anomaly & anomaly::LOST != 0 && redraws < most_redraws;
         let warmup = again || warm < plan.warmup_launches;
         let launch = raw.launch.record(&mut log, warmup);
         log.config(&raw.urgent);
-        redraws += u32::from(late);
         if again {
-            continue;
-        }
-        if warmup {
+            redraws += 1;
+        } else if warmup {
             warm += 1;
         } else {
             rows.add(launch, arrival_ns, &raw);

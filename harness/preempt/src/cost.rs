@@ -1,6 +1,4 @@
 //! What polling costs: drains in ABBA order, the polling kernel against a poll-free grid of the same size.
-//!
-//! If the clock of one launch is off, its whole quad is measured again.
 
 use super::calibrate::flop_per_tile;
 use super::slot;
@@ -9,7 +7,6 @@ use crate::pilots::Context;
 use crate::tables::{DRAINS, table};
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
-use harness_core::steady::OffClock;
 use schema::cell::{DeviceFacts, Facts};
 use tables::{Column, Table};
 
@@ -54,21 +51,17 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32, poll: u32) -> anyhow:
 fn quads(context: &mut Context, arms: &[DrainLaunch; 2]) -> anyhow::Result<(LaunchLog, Table)> {
     let (mut log, mut rows): (_, [Vec<u32>; 5]) = (launch::log(), Default::default());
     let planned = context.profile.yields.cost_quads;
-    let (mut begun, mut kept, mut off_clock) = (0, 0, OffClock::of(planned));
-    while kept < planned {
+    for quad in 0..WARMUP_QUADS + planned {
         let raws = ABBA.map(|arm| context.launches.drain(&arms[arm as usize]));
         let raws = raws.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-        let warmup = begun < WARMUP_QUADS;
-        let again = !warmup && off_clock.take(raws.iter().any(|raw| context.launches.off_clock(raw)));
+        let kept = quad.checked_sub(WARMUP_QUADS);
         for ((position, arm), raw) in (0..).zip(ABBA).zip(&raws) {
-            let launch = raw.record(&mut log, warmup || again);
-            if !warmup && !again {
-                let row = [launch, kept, position, arm, raw.trace.wall_ns];
+            let launch = raw.record(&mut log, kept.is_none());
+            if let Some(quad) = kept {
+                let row = [launch, quad, position, arm, raw.trace.wall_ns];
                 rows.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
             }
         }
-        begun += 1;
-        kept += u32::from(!warmup && !again);
         context.launches.events(rows[0].len() as u64)?;
     }
     Ok((log, table(DRAINS, rows.into_iter().map(Column::U32))))

@@ -31,12 +31,6 @@ impl Launches<'_, '_> {
         self.session.events(done)
     }
 
-    /// Whether a launch's clock left that of the launches so far.
-    #[must_use]
-    pub fn off_clock(&self, raw: &LaunchRaw) -> bool {
-        self.session.off_clock(&raw.trace)
-    }
-
     /// See [`Device::timer`].
     ///
     /// # Errors

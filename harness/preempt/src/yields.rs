@@ -2,8 +2,7 @@
 //!
 //! A launch gets more tasks than its events are expected to use up. If the queue still runs dry before the last
 //! event, all events of the launch are discarded, for no other reason, its row is kept as warm-up, and the next
-//! launch gets twice the tasks. A launch whose clock is off (see `harness_core::steady`) is discarded likewise and
-//! measured again.
+//! launch gets twice the tasks.
 
 use super::timeline::{EventRow, Planned, add_block_rows, block_table, rows, table};
 use crate::launch::{self, Drainer, PreemptLaunch, PreemptRaw};
@@ -14,7 +13,6 @@ use anyhow::{bail, ensure};
 use harness_core::draws::Draws;
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
-use harness_core::steady::OffClock;
 use schema::cell::Facts;
 
 /// The device gives up waiting after this and [`DEADLINE_LAUNCHES`] times as long as the launch is expected to last: it bounds
@@ -85,12 +83,11 @@ pub fn event_launches(context: &mut Context, shape: &Shape) -> anyhow::Result<Me
     let mut launcher = Launcher { context, shape, tile_wall_ns, draws, event_id: 0 };
     let mut size = launcher.size()?;
     let mut kept = Kept::new(tolerance_ns);
-    let (mut warm, mut doublings, mut off_clock) = (0, 0, OffClock::of(shape.launches));
+    let (mut warm, mut doublings) = (0, 0);
     while kept.launches < shape.launches || kept.rows.len() < shape.events as usize {
         let (launch, raw) = launcher.run(size)?;
         let dry = launcher.ran_dry(&raw);
-        let again = !dry && off_clock.take(launcher.context.launches.off_clock(&raw.launch));
-        let warmup = dry || again || warm < shape.warmup_launches;
+        let warmup = dry || warm < shape.warmup_launches;
         let number = raw.launch.record(&mut kept.log, warmup);
         if let Some(setter) = &raw.setter {
             kept.log.config(setter);
@@ -103,7 +100,7 @@ pub fn event_launches(context: &mut Context, shape: &Shape) -> anyhow::Result<Me
             );
             size = size.with_more_tasks(launcher.context.most_tasks());
         } else if warmup {
-            warm += u32::from(!again);
+            warm += 1;
         } else {
             kept.add(shape, number, &launch, &raw);
             launcher.context.launches.events(kept.rows.len() as u64)?;

@@ -266,10 +266,11 @@ pub struct Expects {
 pub struct Warmup {
     /// How many must be discarded before the first one that counts; absent where the cell decides.
     pub leading: Option<u32>,
-    /// What may be discarded later, beside launches off the clock.
+    /// What may be discarded later.
     pub redraws: Redraws,
-    /// Launches that one launch off the clock takes with it, itself included: 4 for an ABBA quad.
-    pub unit: u32,
+    /// Contracts under rules 2 hold this number; nothing reads it any more.
+    #[serde(default, skip_serializing)]
+    unit: Option<u32>,
 }
 
 /// Launches discarded since they met no event. The limits are the schema's.
@@ -384,12 +385,20 @@ impl LaunchKind {
     }
 }
 
+impl Warmup {
+    /// See the fields.
+    #[must_use]
+    pub fn new(leading: Option<u32>, redraws: Redraws) -> Self {
+        Self { leading, redraws, unit: None }
+    }
+}
+
 impl Expects {
     /// An event a launch and nothing behind a tail quantile; the cell decides which launches are warm-up.
     #[must_use]
     pub fn launches(launches: u32) -> Self {
         let (events, launches) = (launches.into(), launches.into());
-        Self { events, launches, tails: false, warmup: Warmup { leading: None, redraws: Redraws::None, unit: 1 } }
+        Self { events, launches, tails: false, warmup: Warmup::new(None, Redraws::None) }
     }
 }
 

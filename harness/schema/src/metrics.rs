@@ -35,6 +35,17 @@ pub struct Metric {
     pub note: String,
 }
 
+impl Metric {
+    /// What the note of a number that does not stand begins with; its row has no value.
+    pub const REFUSED: &str = "refused: ";
+
+    /// Whether the row is of a number that was measured and does not stand.
+    #[must_use]
+    pub fn refused(&self) -> bool {
+        self.note.starts_with(Self::REFUSED)
+    }
+}
+
 /// The file's bytes.
 #[must_use]
 pub fn to_csv(metrics: &[Metric]) -> String {

@@ -212,12 +212,6 @@ pub const MIN_EVENTS_P999: u64 = 100_000;
 pub const MIN_LAUNCHES: u64 = 20;
 /// The in-band clock stays within this share of the run's median, in per cent.
 pub const CLOCK_BAND_PCT: f64 = 1.0;
-/// A launch with a window further from the others' clock than this is drawn again, in per cent: a little inside the band.
-pub const CLOCK_REDRAW_PCT: f64 = 0.9;
-/// At most one launch of a cell in this many is drawn again for its clock, or [`CLOCK_REDRAWS`] of few.
-pub const CLOCK_REDRAW_SHARE: u32 = 20;
-/// See [`CLOCK_REDRAW_SHARE`].
-pub const CLOCK_REDRAWS: u32 = 20;
 
 /// What a device holds of each kernel, by name: `sms`, and `<kernel>_per_sm` for the blocks of a kernel that an SM holds at
 /// once. Which kernels are listed is up to the experiment; the grid of its cells follows from them.

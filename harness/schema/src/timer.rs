@@ -53,7 +53,7 @@ pub fn cell(phase: &str, sms: u32, rounds: u32) -> CellSpec {
             events: u64::from(sms),
             launches: 0,
             tails: false,
-            warmup: Warmup { leading: None, redraws: Redraws::None, unit: 1 },
+            warmup: Warmup::new(None, Redraws::None),
         },
         checks: Vec::new(),
         metrics: vec![

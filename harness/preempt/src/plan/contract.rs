@@ -99,7 +99,7 @@ impl Preempt<'_> {
             Work::Delay(leg) => {
                 let host = matches!(leg, Leg::HostToSet | Leg::DoneToHost);
                 let mode = if host { "event_host" } else { "event_device" };
-                let expects = expects(u64::from(profile.instrument.delay_events), 1, false, None, Redraws::Dry, 1);
+                let expects = expects(u64::from(profile.instrument.delay_events), 1, false, None, Redraws::Dry);
                 let delay = Recipe::PlantedDelay {
                     leg: leg.name().to_owned(),
                     column: "delay_leg".to_owned(),
@@ -121,7 +121,7 @@ impl Preempt<'_> {
                     ..spec(
                         TILES,
                         vec![kind("calibrate", Some(blocks), "", Some("calibrate"))],
-                        expects(events, plan.launches.into(), false, None, Redraws::None, 1),
+                        expects(events, plan.launches.into(), false, None, Redraws::None),
                         vec![Check::EqualRows, add_up],
                         tile_metrics(),
                     )
@@ -136,7 +136,7 @@ impl Preempt<'_> {
                     ..spec(
                         WAITS,
                         launches,
-                        expects(events, events, true, warmup, Redraws::Missed, 1),
+                        expects(events, events, true, warmup, Redraws::Missed),
                         wait_checks(),
                         wait_metrics(),
                     )
@@ -163,7 +163,7 @@ impl Preempt<'_> {
                     ..spec(
                         YIELDS,
                         launches,
-                        expects(events, plan.launches.into(), true, warmup, Redraws::Dry, 1),
+                        expects(events, plan.launches.into(), true, warmup, Redraws::Dry),
                         event_checks(set == Setter::Host),
                         self.event_metrics(cell),
                     )
@@ -173,7 +173,7 @@ impl Preempt<'_> {
                 let drains = 4 * u64::from(profile.yields.cost_quads);
                 let launches =
                     vec![kind("drain", None, "", None), kind("drain", Some(blocks), &polling(poll), Some("yield"))];
-                let expects = expects(drains, drains, false, None, Redraws::None, 4);
+                let expects = expects(drains, drains, false, None, Redraws::None);
                 spec(DRAINS, launches, expects, cost_checks(poll), cost_metrics())
             }
         }
@@ -201,8 +201,8 @@ impl Preempt<'_> {
     }
 }
 
-fn expects(events: u64, launches: u64, tails: bool, leading: Option<u32>, redraws: Redraws, unit: u32) -> Expects {
-    Expects { events, launches, tails, warmup: Warmup { leading, redraws, unit } }
+fn expects(events: u64, launches: u64, tails: bool, leading: Option<u32>, redraws: Redraws) -> Expects {
+    Expects { events, launches, tails, warmup: Warmup::new(leading, redraws) }
 }
 
 fn id(cell: &Cell) -> String {

@@ -67,7 +67,6 @@ impl Contract {
         ensure!(cell.outputs != timer, "every cell but the timer's makes outputs that the oracle checks");
         ensure!(!cell.launches.is_empty(), "it promises no launch");
         ensure!(timer || cell.expects.launches > 0, "it expects no launch");
-        ensure!(cell.expects.warmup.unit > 0, "a launch off the clock discards at least itself");
         let slots = cell.launches.iter().filter_map(|launch| launch.slot.as_ref());
         for slot in slots {
             ensure!(self.slots.contains_key(slot), "slot {slot:?} is not one of the contract's");

@@ -58,7 +58,9 @@ fn judge_legs(rule: &mut Rule, evidence: &Evidence, quantum: u64) {
             let find = |name: &str| evidence.recomputed.metrics.iter().filter(of_cell).find(|m| m.metric == name);
             let found = find("leg_shift_ns").and_then(shift_of).zip(find("leg_shift_error_ns").and_then(shift_of));
             let Some(((shift, ..), (error, lo, hi))) = found else {
-                rule.refuse(format!("no planted delay was seen in leg {leg}"), AGAIN);
+                let why =
+                    find("leg_shift_ns").filter(|m| m.refused()).map(|m| format!(": {}", m.note)).unwrap_or_default();
+                rule.refuse(format!("no planted delay was seen in leg {leg}{why}"), AGAIN);
                 continue;
             };
             let spread = find("leg_spread_ns").and_then(shift_of).map(|(spread, ..)| spread);

@@ -4,23 +4,16 @@
 
 use super::evidence::{CellEvidence, Evidence};
 use super::rule::Rule;
-use super::table::{u32s, warmup, working_cells};
-use crate::numbers::clock_class::launch_clocks;
+use super::table::{u32s, warmup};
 use crate::numbers::states::two_states;
 use crate::numbers::summary::numbers;
 use schema::contract::{CellSpec, Check, TableSpec};
-use schema::plan::{
-    CLOCK_REDRAW_PCT, CLOCK_REDRAW_SHARE, CLOCK_REDRAWS, MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES,
-};
+use schema::plan::{MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES};
 use schema::verdict::GateResult;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MORE: &str = "measure the full profile: cargo xtask reproduce --profile full";
 const AGAIN: &str = "measure again: cargo xtask run --fresh";
-
-/// The harness compares with the windows so far, we with all launches that a run kept: the medians lie no further apart, in
-/// per cent.
-const MEDIANS_APART_PCT: f64 = 0.1;
 
 /// The unique samples of a cell, and the launches they came from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,19 +21,16 @@ struct Samples {
     rows: u64,
     unique: u64,
     launches: u64,
-    /// Launches discarded since their clock was off.
-    off_clock: u64,
 }
 
 pub(super) fn judge(evidence: &Evidence) -> GateResult {
     let mut rule = Rule::new("samples");
     judge_grid(&mut rule, evidence);
     let (mut reasons, mut counted, mut fewest) = (Vec::new(), BTreeMap::new(), BTreeMap::<&str, u64>::new());
-    let median = run_median_khz(evidence);
     for cell in &evidence.cells {
         let Some(spec) = cell.spec(&evidence.contract) else { continue };
         let Some(table) = evidence.contract.table(spec) else { continue };
-        match count(cell, table, median) {
+        match count(cell, table) {
             Err(error) => reasons.push(format!("{}: {error}", cell.name())),
             Ok(samples) => {
                 let found = judge_cell(cell, spec, samples);
@@ -58,7 +48,6 @@ pub(super) fn judge(evidence: &Evidence) -> GateResult {
         "discarded_launches",
         evidence.cells.iter().map(|cell| u64::from(cell.data.record.warmup_launches)).sum::<u64>(),
     );
-    rule.count("off_clock_launches", counted.values().map(|s| s.off_clock).sum::<u64>());
     rule.count("unique_samples", counted.values().map(|s| s.unique).sum::<u64>());
     rule.refuse_all(reasons, MORE);
     judge_states(&mut rule, evidence);
@@ -96,7 +85,7 @@ fn judge_grid(rule: &mut Rule, evidence: &Evidence) {
     );
 }
 
-fn count(cell: &CellEvidence, table: &TableSpec, median: f64) -> Result<Samples, String> {
+fn count(cell: &CellEvidence, table: &TableSpec) -> Result<Samples, String> {
     let columns = table.key.iter().map(|column| u32s(&cell.data.events, column)).collect::<Result<Vec<_>, String>>()?;
     let warm = cell.data.launches.as_ref().map(warmup).transpose()?.unwrap_or_default();
     let kept = (0..cell.data.events.rows()).filter(|row| !table.by_launch() || !warm.contains(&columns[0][*row]));
@@ -105,13 +94,12 @@ fn count(cell: &CellEvidence, table: &TableSpec, median: f64) -> Result<Samples,
     let rows = keys.len() as u64;
     let unique: BTreeSet<[u32; 3]> = keys.into_iter().collect();
     let launches: BTreeSet<u32> = unique.iter().map(|key| key[0]).collect();
-    let off_clock = off_clock(cell, median).unwrap_or(0);
-    Ok(Samples { rows, unique: unique.len() as u64, launches: launches.len() as u64, off_clock })
+    Ok(Samples { rows, unique: unique.len() as u64, launches: launches.len() as u64 })
 }
 
 fn judge_cell(cell: &CellEvidence, spec: &CellSpec, samples: Samples) -> Vec<String> {
     let mut reasons = Vec::new();
-    let Samples { rows, unique, launches, .. } = samples;
+    let Samples { rows, unique, launches } = samples;
     if unique != rows {
         reasons.push(format!("{} duplicate events", rows - unique));
     }
@@ -119,7 +107,7 @@ fn judge_cell(cell: &CellEvidence, spec: &CellSpec, samples: Samples) -> Vec<Str
     if cell.data.record.events != there as u64 {
         reasons.push(format!("its header counts {} events and {there} are there", cell.data.record.events));
     }
-    reasons.extend(warmup_fault(cell, spec, samples.off_clock));
+    reasons.extend(warmup_fault(cell, spec));
     if unique < spec.expects.events {
         reasons.push(format!("{unique} unique events of {} planned", spec.expects.events));
     }
@@ -133,38 +121,15 @@ fn judge_cell(cell: &CellEvidence, spec: &CellSpec, samples: Samples) -> Vec<Str
     reasons
 }
 
-/// Median of the median windows of all launches kept, in kHz; zero without any.
-fn run_median_khz(evidence: &Evidence) -> f64 {
-    let launches =
-        working_cells(evidence).filter_map(|cell| launch_clocks(cell.data.launches.as_ref()?).ok()).flatten();
-    let mut khz: Vec<u32> = launches.filter(|launch| launch.windows > 0).map(|launch| launch.khz_p50).collect();
-    khz.sort_unstable();
-    khz.get(khz.len().saturating_sub(1) / 2).map_or(0.0, |khz| f64::from(*khz))
-}
-
-/// Launches discarded after the first one kept because a window left the run's median; absent without such columns.
-fn off_clock(cell: &CellEvidence, median: f64) -> Option<u64> {
-    let launches = cell.data.launches.as_ref()?;
-    let column = |name: &str| launches.u32(name).ok();
-    let (warm, windows) = (column("warmup")?, column("clock_windows")?);
-    let (min, max) = (column("clock_khz_min")?, column("clock_khz_max")?);
-    let far = |khz: u32| (f64::from(khz) - median).abs() > median * ((CLOCK_REDRAW_PCT - MEDIANS_APART_PCT) / 100.0);
-    let late = (0..launches.rows()).skip_while(|row| warm[*row] != 0);
-    Some(late.filter(|row| warm[*row] != 0 && windows[*row] > 0 && (far(min[*row]) || far(max[*row]))).count() as u64)
-}
-
 /// As many launches are discarded first as the contract says, or as many as the cell did where it says none. Later only
-/// launches that met no event may be discarded, where the contract lets them, and launches off the clock; and few of both.
-fn warmup_fault(cell: &CellEvidence, spec: &CellSpec, off: u64) -> Option<String> {
+/// launches that met no event may be discarded, where the contract lets them, and few.
+fn warmup_fault(cell: &CellEvidence, spec: &CellSpec) -> Option<String> {
     let flags = cell.data.launches.as_ref().and_then(|launches| launches.u32("warmup").ok())?;
     let leading = flags.iter().take_while(|flag| **flag != 0).count() as u64;
     let all = flags.iter().filter(|flag| **flag != 0).count() as u64;
     let rule = &spec.expects.warmup;
     let planned = rule.leading.map_or(leading, u64::from);
-    let most = rule.redraws.most(flags.len() as u64);
-    let most_off = u64::from((flags.len() as u32 / CLOCK_REDRAW_SHARE).max(CLOCK_REDRAWS));
-    let explained = off * u64::from(rule.unit);
-    let few = off <= most_off && all.saturating_sub(planned) <= most + explained;
+    let few = all.saturating_sub(planned) <= rule.redraws.most(flags.len() as u64);
     let by_rule = leading >= planned && few && all == u64::from(cell.data.record.warmup_launches);
     (!by_rule).then(|| format!("{all} launches discarded as warm-up, {leading} of them leading, {planned} planned"))
 }

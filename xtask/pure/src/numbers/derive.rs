@@ -2,6 +2,7 @@
 //! writes them; the gate and `verify` compare with them.
 
 use super::figures::figures;
+use super::off_clock::{self, OffClock};
 use super::summary::{CellData, Drawn, Tails, summarize_drawn};
 use schema::contract::Contract;
 use schema::metrics::{Metric, to_csv};
@@ -12,8 +13,10 @@ use std::collections::BTreeMap;
 pub struct Derived {
     /// The rows of the summary.
     pub metrics: Vec<Metric>,
-    /// The same rows with what their intervals were drawn from.
+    /// Those that stand, with what their intervals were drawn from.
     pub drawn: Vec<Drawn>,
+    /// Launches whose own clock was not the run's.
+    pub off_clock: OffClock,
     /// The summary's bytes.
     pub metrics_csv: String,
     /// Figures by file name.
@@ -26,11 +29,13 @@ pub struct Derived {
 #[must_use]
 pub fn derive(contract: &Contract, run: &str, cells: &[CellData]) -> Derived {
     let all = || -> anyhow::Result<Derived> {
-        let drawn = summarize_drawn(contract, run, cells, Tails::Floored)?;
+        let mut drawn = summarize_drawn(contract, run, cells, Tails::Floored)?;
+        let off_clock = off_clock::judge(contract, run, cells, &mut drawn)?;
         let metrics: Vec<Metric> = drawn.iter().map(|row| row.metric.clone()).collect();
+        drawn.retain(|row| !row.metric.refused());
         let figures = figures(contract, run, cells, &metrics)?;
         let figures = figures.into_iter().map(|figure| (figure.name, figure.svg)).collect();
-        Ok(Derived { metrics_csv: to_csv(&metrics), figures, metrics, drawn, fault: String::new() })
+        Ok(Derived { metrics_csv: to_csv(&metrics), figures, metrics, drawn, off_clock, fault: String::new() })
     };
     all().unwrap_or_else(|error| Derived { fault: format!("{error:#}"), ..Derived::default() })
 }

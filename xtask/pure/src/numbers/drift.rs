@@ -1,6 +1,9 @@
 //! Detects launches of one kind that became slower or faster while a cell was measured, an order effect that no
 //! interval shows.
 
+use std::collections::BTreeMap;
+use tables::Table;
+
 /// The most that the median of the last third, or of the last tenth, may differ from that of the first third, in percent.
 ///
 /// Over three full runs on an H200 whose clocks held, the largest was 0.64 % (20261129T162508Z-h200-913d750a).
@@ -9,6 +12,19 @@ pub const MOST_DRIFT_PCT: f64 = 2.0;
 pub const FEWEST_LAUNCHES: usize = 12;
 /// From so many launches on the last tenth is looked at by itself: a GPU may throttle only near the end.
 const FEWEST_FOR_TENTHS: usize = 60;
+
+/// The drift of each kind of launch in a cell that was launched often enough, warm-up left out.
+///
+/// # Errors
+/// When a column is missing or of another type.
+pub fn drifts(launches: &Table) -> anyhow::Result<Vec<f64>> {
+    let (config, warmup, wall) = (launches.u32("config")?, launches.u32("warmup")?, launches.u32("wall_ns")?);
+    let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for row in (0..launches.rows()).filter(|row| warmup[*row] == 0) {
+        kinds.entry(config[row]).or_default().push(wall[row]);
+    }
+    Ok(kinds.values().filter_map(|walls| drift_pct(walls)).collect())
+}
 
 /// How much the end's median differs from the first third's, in percent, the farther of the two ends; `None` for too few launches.
 #[must_use]

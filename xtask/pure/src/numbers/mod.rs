@@ -6,6 +6,7 @@ pub(crate) mod decimal;
 pub mod derive;
 pub mod drift;
 pub mod figures;
+pub mod off_clock;
 pub mod sample;
 pub mod states;
 pub mod stats;

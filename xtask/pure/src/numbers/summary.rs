@@ -16,6 +16,7 @@ pub use recipes::{evaluate, numbers};
 pub(crate) use rows::decimal;
 pub use rows::{Drawing, Drawn, Tails};
 
+use super::off_clock::OffClock;
 use anyhow::{Context, ensure};
 use kept::{Kept, refuse_duplicates};
 use recipes::Source;
@@ -75,19 +76,45 @@ pub fn summarize(contract: &Contract, run: &str, cells: &[CellData]) -> anyhow::
 /// As [`summarize`].
 pub fn summarize_drawn(contract: &Contract, run: &str, cells: &[CellData], tails: Tails) -> anyhow::Result<Vec<Drawn>> {
     check_names(contract, cells)?;
+    rows(contract, run, cells, tails, &OffClock::default())
+}
+
+/// The rows of each cell that launches off the clock touch, computed without them. Of a part of the launches nothing is
+/// published, so no floor holds.
+///
+/// # Errors
+/// As [`summarize`].
+pub(super) fn summarize_without(
+    contract: &Contract,
+    run: &str,
+    cells: &[CellData],
+    without: &OffClock,
+) -> anyhow::Result<Vec<Drawn>> {
+    rows(contract, run, cells, Tails::All, without)
+}
+
+/// The rows of all cells, or of those that launches to be left out touch.
+fn rows(
+    contract: &Contract,
+    run: &str,
+    cells: &[CellData],
+    tails: Tails,
+    without: &OffClock,
+) -> anyhow::Result<Vec<Drawn>> {
     let timer = contract.timer().and_then(|cell| find(cells, cell));
     let quantum_ns = timer.and_then(|data| data.record.facts.whole(QUANTUM));
     let mut metrics = Vec::new();
-    for cell in &contract.cells {
+    for cell in contract.cells.iter().filter(|cell| without.is_empty() || without.touches(cell)) {
         let Some(data) = find(cells, cell) else { continue };
         let mut rows = Rows::new(&contract.experiment, run, cell, quantum_ns, tails);
-        summarize_cell(contract, cells, cell, data, &mut rows).with_context(|| format!("cell {}", cell.id()))?;
+        summarize_cell((contract, cells, without), cell, data, &mut rows)
+            .with_context(|| format!("cell {}", cell.id()))?;
         metrics.extend(rows.finish());
     }
     Ok(metrics)
 }
 
-fn find<'a>(cells: &'a [CellData], cell: &CellSpec) -> Option<&'a CellData> {
+pub(super) fn find<'a>(cells: &'a [CellData], cell: &CellSpec) -> Option<&'a CellData> {
     cells.iter().find(|data| data.record.phase == cell.phase && data.record.cell == cell.name)
 }
 
@@ -103,8 +130,7 @@ fn check_names(contract: &Contract, cells: &[CellData]) -> anyhow::Result<()> {
 }
 
 fn summarize_cell(
-    contract: &Contract,
-    cells: &[CellData],
+    (contract, cells, without): (&Contract, &[CellData], &OffClock),
     cell: &CellSpec,
     data: &CellData,
     rows: &mut Rows<'_>,
@@ -113,16 +139,11 @@ fn summarize_cell(
     ensure!(events == data.record.events, "{events} rows of events, but its header says {}", data.record.events);
     let table = contract.table(cell).with_context(|| format!("the contract has no table {:?}", cell.table))?;
     refuse_duplicates(&data.events, table)?;
-    let kept = Kept::new(data)?;
-    let source = Source { contract, cells, cell, table, data, kept: &kept };
     for metric in &cell.metrics {
-        recipes::add(&source, &metric.recipe, rows)?;
+        let kept = Kept::new(data, without.launches(&cell.id(), Some(&metric.recipe)))?;
+        recipes::add(&Source { contract, cells, cell, table, data, kept: &kept, without }, &metric.recipe, rows)?;
     }
-    launches(contract, data, &kept, rows)
-}
-
-fn kept_of(data: &CellData) -> anyhow::Result<Kept> {
-    Kept::new(data)
+    launches(contract, data, &Kept::new(data, without.launches(&cell.id(), None))?, rows)
 }
 
 /// `clock_mhz_p50`: median over launches of each launch's median in-band clock. `corrupt_events`: outputs that disagree with
@@ -152,7 +173,7 @@ pub(super) fn sound_values(contract: &Contract, cells: &[CellData], cell: &str, 
     let Some(cell) = contract.cells.iter().find(|spec| spec.id() == cell) else { return Ok(Vec::new()) };
     let Some(data) = find(cells, cell) else { return Ok(Vec::new()) };
     let table = contract.table(cell).context("the contract has no such table")?;
-    let kept = Kept::new(data)?;
+    let kept = Kept::new(data, BTreeSet::new())?;
     let values = evaluate(&data.events, of)?;
     Ok(kept.sound_rows(&data.events, table)?.0.into_iter().filter_map(|row| values[row]).collect())
 }

@@ -5,6 +5,8 @@ use crate::trial::{RUN, Registration, Trial, claims, evidence, find};
 use preempt::plan::Residency;
 use pure::book::notebook::{Entry, NewEntry, append, parse};
 use pure::gate::{Evidence, Facts, judge, verdict};
+use pure::numbers::derive::derive;
+use pure::numbers::summary::CellData;
 use pure::records::attempts::{Chain, Intent, MEASURED};
 use pure::trial::synthetic::{set_column, take_rows};
 use schema::Digest;
@@ -35,6 +37,14 @@ fn refuses(gate: &str, words: &str, plant: impl FnOnce(&mut Evidence, &mut Facts
     assert!(!found.passed && found.reason.contains(words), "{gate} should refuse for {words:?}: {found:?}");
     assert!(!found.remedy.is_empty(), "{gate} gives no remedy for {words:?}");
     assert!(!pure::gate::all_passed(&gates));
+}
+
+/// Computes again what follows from the cells, as it was sealed and as a gate finds it.
+fn anew(evidence: &mut Evidence) {
+    let cells: Vec<CellData> = evidence.cells.iter().map(|cell| cell.data.clone()).collect();
+    evidence.recomputed = derive(&evidence.contract, &evidence.manifest.predicate.run, &cells);
+    evidence.metrics_csv = Some(evidence.recomputed.metrics_csv.clone());
+    evidence.figures = evidence.recomputed.figures.clone();
 }
 
 #[test]

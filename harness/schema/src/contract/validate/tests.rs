@@ -32,7 +32,7 @@ fn table() -> TableSpec {
 }
 
 fn cell(name: &str) -> CellSpec {
-    let warmup = Warmup { leading: Some(2), redraws: Redraws::None, unit: 1 };
+    let warmup = Warmup::new(Some(2), Redraws::None);
     CellSpec {
         phase: "forward".into(),
         name: name.into(),

@@ -9,13 +9,19 @@ use tables::Table;
 /// # Errors
 /// When a column is missing or of another type.
 pub fn launch_clocks(launches: &Table) -> anyhow::Result<Vec<LaunchClock>> {
-    let warmup = launches.u32("warmup")?;
+    let (launch, warmup) = (launches.u32("launch")?, launches.u32("warmup")?);
     let windows = launches.u32("clock_windows")?;
     let (min, p50) = (launches.u32("clock_khz_min")?, launches.u32("clock_khz_p50")?);
     let max = launches.u32("clock_khz_max")?;
     let measured = (0..launches.rows()).filter(|row| warmup[*row] == 0);
     Ok(measured
-        .map(|row| LaunchClock { windows: windows[row], khz_min: min[row], khz_p50: p50[row], khz_max: max[row] })
+        .map(|row| LaunchClock {
+            launch: launch[row],
+            windows: windows[row],
+            khz_min: min[row],
+            khz_p50: p50[row],
+            khz_max: max[row],
+        })
         .collect())
 }
 
@@ -63,6 +69,7 @@ mod tests {
     #[test]
     fn warm_up_launches_are_left_out() {
         let table = Table::new()
+            .with("launch", Column::U32(vec![5, 6, 7]))
             .with("warmup", Column::U32(vec![1, 0, 0]))
             .with("host_start_ns", Column::I64(vec![0, 2_000_000_000, 3_000_000_000]))
             .with("wall_ns", Column::U32(vec![9, 9, 500_000_000]))
@@ -72,7 +79,7 @@ mod tests {
             .with("clock_khz_max", Column::U32(vec![12, 22, 32]));
         let clocks = launch_clocks(&table).unwrap();
         assert_eq!(clocks.len(), 2);
-        assert_eq!(clocks[0], LaunchClock { windows: 2, khz_min: 20, khz_p50: 21, khz_max: 22 });
+        assert_eq!(clocks[0], LaunchClock { launch: 6, windows: 2, khz_min: 20, khz_p50: 21, khz_max: 22 });
         assert!((measured_seconds(&table).unwrap() - 1.5).abs() < 1e-12);
     }
 

@@ -1,4 +1,5 @@
-//! Which launches and events of a cell count: launches marked as warm-up do not, nor do events with an anomaly.
+//! Which launches and events of a cell count: launches marked as warm-up do not, nor do events with an anomaly, nor what a
+//! second computation leaves out.
 
 use super::CellData;
 use anyhow::{bail, ensure};
@@ -9,18 +10,19 @@ use tables::Table;
 /// The launches of a cell that count.
 pub(super) struct Kept {
     all: BTreeSet<u32>,
-    warmup: BTreeSet<u32>,
+    discarded: BTreeSet<u32>,
 }
 
 impl Kept {
-    pub(super) fn new(data: &CellData) -> anyhow::Result<Self> {
-        let mut kept = Self { all: BTreeSet::new(), warmup: BTreeSet::new() };
+    /// The launches that count, without those in `left_out`.
+    pub(super) fn new(data: &CellData, left_out: BTreeSet<u32>) -> anyhow::Result<Self> {
+        let mut kept = Self { all: BTreeSet::new(), discarded: left_out };
         let Some(table) = &data.launches else { return Ok(kept) };
         for (launch, warmup) in table.u32("launch")?.iter().zip(table.u32("warmup")?) {
             ensure!(kept.all.insert(*launch), "launch {launch} has two rows");
             match warmup {
                 0 => {}
-                1 => drop(kept.warmup.insert(*launch)),
+                1 => drop(kept.discarded.insert(*launch)),
                 other => bail!("launch {launch} has warmup = {other}, which is neither 0 nor 1"),
             }
         }
@@ -28,7 +30,7 @@ impl Kept {
     }
 
     pub(super) fn launch(&self, launch: u32) -> bool {
-        !self.warmup.contains(&launch)
+        !self.discarded.contains(&launch)
     }
 
     /// The indices of the events that count, and how many count but for an anomaly.

@@ -3,7 +3,8 @@
 
 use super::kept::Kept;
 use super::rows::{Drawing, Rows};
-use super::{CellData, find, kept_of};
+use super::{CellData, find};
+use crate::numbers::off_clock::OffClock;
 use crate::numbers::stats::{Estimate, P25, P50, P75, QuadLaunch, Resamples, abba_cost, quantile};
 use anyhow::{Context, bail, ensure};
 use schema::compare::Band;
@@ -22,6 +23,8 @@ pub(super) struct Source<'a> {
     pub(super) table: &'a TableSpec,
     pub(super) data: &'a CellData,
     pub(super) kept: &'a Kept,
+    /// Launches that every number is computed without; none, in the summary that is published.
+    pub(super) without: &'a OffClock,
 }
 
 /// Adds the rows of a recipe.
@@ -158,7 +161,8 @@ fn ratio(source: &Source<'_>, over: &str, over_of: &Expr, of: &Expr, rows: &mut 
     let Some(slow) = other.and_then(|cell| find(source.cells, cell)) else { return Ok(()) };
     let other = other.context("the contract was checked")?;
     let table = source.contract.table(other).context("the contract was checked")?;
-    let slow = Source { cell: other, table, data: slow, kept: &kept_of(slow)?, ..*source };
+    let kept = Kept::new(slow, source.without.launches(over, None))?;
+    let slow = Source { cell: other, table, data: slow, kept: &kept, ..*source };
     let slow = rows.estimate_of(over, &slow.samples(over_of, "launch", None)?.0);
     let fast = rows.estimate_of(&source.cell.id(), &source.samples(of, "launch", None)?.0);
     if let (Some(slow), Some(fast)) = (slow, fast) {

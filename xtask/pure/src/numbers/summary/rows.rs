@@ -68,6 +68,26 @@ pub struct Drawn {
     pub drawing: Drawing,
 }
 
+impl Drawn {
+    /// Says something beside the number.
+    pub(crate) fn remark(&mut self, said: &str) {
+        if !said.is_empty() {
+            let separator = if self.metric.note.is_empty() { "" } else { "; " };
+            self.metric.note = format!("{}{separator}{said}", self.metric.note);
+        }
+    }
+
+    /// Takes the number out of its row, and says why it does not stand.
+    pub(crate) fn refuse(&mut self, why: &str) {
+        if !self.metric.refused() {
+            self.metric.note = format!("{}{why}", Metric::REFUSED);
+            for text in [&mut self.metric.value, &mut self.metric.lo, &mut self.metric.hi] {
+                text.clear();
+            }
+        }
+    }
+}
+
 /// Whether a tail below its floor is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tails {
@@ -229,10 +249,7 @@ impl<'a> Rows<'a> {
 
     /// Says something beside the rows of a metric, or of each metric with this stem.
     pub(super) fn annotate(&mut self, stem: &str, note: &str) {
-        for row in self.rows.iter_mut().map(|row| &mut row.metric).filter(|row| row.metric.starts_with(stem)) {
-            let separator = if row.note.is_empty() { "" } else { "; " };
-            row.note = format!("{}{separator}{note}", row.note);
-        }
+        self.rows.iter_mut().filter(|row| row.metric.metric.starts_with(stem)).for_each(|row| row.remark(note));
     }
 
     fn last(&mut self) -> &mut Drawn {

@@ -3,7 +3,7 @@
 //! `testdata/audit/README.md` says how each capture was made. The run around it is made up; the rows are as they came.
 
 use super::audit::locked;
-use super::{YIELD, refuses};
+use super::{YIELD, anew, refuses};
 use crate::trial::{evidence, find};
 use pure::gate::evidence::Evidence;
 use pure::gate::judge;
@@ -136,6 +136,7 @@ fn in_band(evidence: &mut Evidence) {
             set_column(launches, column, Column::U32(khz));
         }
     }
+    anew(evidence);
 }
 
 /// What NVML said of the clock and what holds it down, as captured.

@@ -1,12 +1,14 @@
 //! Faults in the tables themselves: numerics, structure, clocks and samples.
 
-use super::{YIELD, refuses, set_at};
+use super::{YIELD, anew, refuses, set_at};
 use crate::trial::{evidence, find};
 use preempt::tables::anomaly;
-use pure::gate::{evidence::Evidence, judge};
+use pure::gate::{all_passed, evidence::Evidence, judge, lines};
 use pure::trial::synthetic::{set_column, take_rows};
 use schema::contract::CellSpec;
+use schema::metrics::Metric;
 use schema::plan::ClockClass;
+use std::collections::BTreeMap;
 use tables::{Column, Table};
 
 const CALIBRATE: &str = "calibrate/k=64,blocks=4";
@@ -132,7 +134,7 @@ fn an_unsteady_clock_in_nvml_alone() {
 
 #[test]
 fn an_unsteady_clock_in_band_alone() {
-    refuses("clocks", "in-band clock left", |e, _| set_at(launches(e, YIELD), "clock_khz_min", 5, 1_900_000));
+    refuses("clocks", "in-band clock left", |e, _| restless(e));
     refuses("clocks", "did not observe their clock", |e, _| set_at(launches(e, YIELD), "clock_windows", 5, 0));
 }
 
@@ -148,8 +150,70 @@ fn a_weaker_clock_than_the_plan_requires() {
 fn no_plan_makes_unsteady_clocks_good_enough() {
     refuses("clocks", "in-band clock left", |e, _| {
         e.plan.clocks = ClockClass::Unsteady;
-        set_at(launches(e, YIELD), "clock_khz_min", 5, 1_900_000);
+        restless(e);
     });
+}
+
+/// Two of three launches run off the clock, and no two neighbours at the same one.
+fn restless(evidence: &mut Evidence) {
+    for cell in &mut evidence.cells {
+        let Some(launches) = &mut cell.data.launches else { continue };
+        for column in ["clock_khz_min", "clock_khz_p50", "clock_khz_max"] {
+            let khz = (0..launches.rows()).map(|row| (1_980_000.0 * [0.96, 1.0, 1.04][row % 3]) as u32);
+            let khz = khz.collect();
+            set_column(launches, column, Column::U32(khz));
+        }
+    }
+    anew(evidence);
+}
+
+#[test]
+fn a_launch_off_the_clock_refuses_no_run() {
+    let (mut evidence, facts) = evidence();
+    set_at(launches(&mut evidence, YIELD), "clock_khz_min", 5, 1_900_000);
+    anew(&mut evidence);
+    let gates = judge(&evidence, &facts);
+    assert!(all_passed(&gates), "{:?}", lines(&gates));
+    let clocks = gates.iter().find(|gate| gate.name == "clocks").unwrap();
+    assert_eq!(clocks.evidence["counts"]["launches_off_median"], 1);
+    assert!(evidence.metrics_csv.unwrap().contains(" without 1 of 20 launches off the clock"));
+}
+
+/// A drift is the clock's where the launches say so: then it takes the numbers of its cell, and leaves what quads made.
+#[test]
+fn a_drift_that_the_clock_explains_refuses_the_numbers_of_its_cell() {
+    const COST: &str = "yield/cost,k=64,blocks=8,poll=1";
+    let slow_end = |e: &mut Evidence, clock: bool| {
+        let table = launches(e, COST);
+        let (rows, wall) = (table.rows(), table.u32("wall_ns").unwrap().to_vec());
+        let late = |row: usize| row > rows * 3 / 4;
+        let slower = wall.iter().enumerate().map(|(row, ns)| if late(row) { ns + ns / 25 } else { *ns }).collect();
+        set_column(table, "wall_ns", Column::U32(slower));
+        let number = table.u32("launch").unwrap().iter().copied();
+        let walls: BTreeMap<u32, u32> = number.zip(table.u32("wall_ns").unwrap().iter().copied()).collect();
+        for column in ["clock_khz_min", "clock_khz_p50", "clock_khz_max"].into_iter().filter(|_| clock) {
+            let khz = table.u32(column).unwrap().iter().enumerate();
+            let khz = khz.map(|(row, khz)| if late(row) { khz - khz / 26 } else { *khz }).collect();
+            set_column(table, column, Column::U32(khz));
+        }
+        let events = &mut find(&mut e.cells, COST).events;
+        let walls = events.u32("launch").unwrap().iter().map(|launch| walls[launch]).collect();
+        set_column(events, "wall_ns", Column::U32(walls));
+        anew(e);
+    };
+    refuses("clocks", "yield/cost,k=64,blocks=8,poll=1: launches drifted by 4.0 %", |e, _| slow_end(e, false));
+    let (mut evidence, facts) = evidence();
+    slow_end(&mut evidence, true);
+    let gates = judge(&evidence, &facts);
+    assert!(all_passed(&gates), "{:?}", lines(&gates));
+    let of_cell = |m: &&Metric| format!("{}/{}", m.phase, m.cell) == COST;
+    let row = |name: &str| evidence.recomputed.metrics.iter().filter(of_cell).find(|m| m.metric == name).unwrap();
+    assert!(
+        row("drain_ms_p50").note.starts_with("refused: launches of one kind drifted by 4.0 %"),
+        "{:?}",
+        row("drain_ms_p50")
+    );
+    assert!(!row("poll_cost_pct").value.is_empty(), "{:?}", row("poll_cost_pct"));
 }
 
 #[test]
@@ -252,18 +316,10 @@ fn warm_up_is_discarded_by_rule_only() {
 }
 
 #[test]
-fn a_launch_off_the_clock_is_discarded_by_rule_and_one_on_it_is_not() {
-    let judged = |khz: u32| {
-        let (mut evidence, facts) = evidence();
-        let cell = find(&mut evidence.cells, CALIBRATE);
-        cell.record.warmup_launches = 3;
-        set_at(launches(&mut evidence, CALIBRATE), "warmup", 5, 1);
-        set_at(launches(&mut evidence, CALIBRATE), "clock_khz_min", 5, khz);
-        judge(&evidence, &facts).into_iter().find(|gate| gate.name == "samples").unwrap()
-    };
-    for (khz, off_clock, by_rule) in [(1_960_000, 1, true), (1_975_000, 0, false)] {
-        let gate = judged(khz);
-        assert_eq!(gate.evidence["off_clock_launches"], off_clock, "{khz}");
-        assert_eq!(!gate.reason.contains("discarded as warm-up"), by_rule, "{khz}: {}", gate.reason);
-    }
+fn a_launch_off_the_clock_is_never_discarded() {
+    refuses("samples", "3 launches discarded as warm-up", |e, _| {
+        find(&mut e.cells, CALIBRATE).record.warmup_launches = 3;
+        set_at(launches(e, CALIBRATE), "warmup", 5, 1);
+        set_at(launches(e, CALIBRATE), "clock_khz_min", 5, 1_900_000);
+    });
 }
