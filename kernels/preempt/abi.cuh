@@ -38,13 +38,11 @@ static_assert(sizeof(WorkArgs) == 120, "twelve pointers and six words");
 
 // What the calibrate kernel records beside its work.
 struct CalibrateArgs {
-    uint32_t* wall_ns;
-    uint32_t warmup_tiles;
-    uint32_t tiles;
-    uint32_t quota;
-    uint32_t reserved;
+    uint32_t* boundary_ns;  // A row a block with room for `boundaries` instants.
+    uint32_t record_from;   // The task with which recording begins.
+    uint32_t boundaries;
 };
-static_assert(sizeof(CalibrateArgs) == 24, "one pointer and four words");
+static_assert(sizeof(CalibrateArgs) == 16, "one pointer and two words");
 
 // Words between two entries of `EventArgs::host_urgent_done`: a cache line of the host.
 constexpr uint32_t kHostLine = 16;

@@ -3,40 +3,33 @@
 
 namespace {
 
-constexpr uint32_t kNoTask = 0xFFFFFFFFu;
-
-// Pops a fixed number of tiles for its block, so that every block records equally many.
+// Records when its block's tiles ended, from the instant on at which the queue passed a task that all blocks share. Every block
+// works until the queue is dry: were each given its number of tiles, fast blocks would leave, and the others work alone.
 struct CalibratePolicy : PlainPolicy {
     const CalibrateArgs& calibrate;
     uint32_t popped = 0;
-    uint32_t boundary_ns = 0;
+    uint32_t recorded = 0;
 
     __device__ __forceinline__ explicit CalibratePolicy(const CalibrateArgs& args) : calibrate(args) {}
 
     __device__ __forceinline__ uint32_t pop(const WorkArgs& work, uint32_t tiles) {
-        if (popped == calibrate.quota) return kNoTask;
-        ++popped;
-        return PlainPolicy::pop(work, tiles);
+        popped = PlainPolicy::pop(work, tiles);
+        return popped;
     }
 
-    __device__ __forceinline__ void after_tile(uint32_t tiles) {
-        if (threadIdx.x != kLeader) return;
-        const uint32_t now_ns = ptx::mov_globaltimer_lo();
-        const uint32_t recorded = tiles - 1 - calibrate.warmup_tiles;  // Wraps above `tiles` during warm-up.
-        if (recorded < calibrate.tiles) {
-            calibrate.wall_ns[static_cast<uint64_t>(blockIdx.x) * calibrate.tiles + recorded] = now_ns - boundary_ns;
-        }
-        boundary_ns = now_ns;
+    __device__ __forceinline__ void after_tile(uint32_t) {
+        if (threadIdx.x != kLeader || popped < calibrate.record_from || recorded == calibrate.boundaries) return;
+        // Never zero, so that what was not recorded shows.
+        calibrate.boundary_ns[static_cast<uint64_t>(blockIdx.x) * calibrate.boundaries + recorded] =
+            ptx::mov_globaltimer_lo() | 1;
+        ++recorded;
     }
 };
 
 __device__ __forceinline__ void calibrate(const WorkArgs& work, const CalibrateArgs& args) {
     __shared__ QueueShared shared;
     CalibratePolicy policy(args);
-    if (threadIdx.x == kLeader) {
-        begin_block(work);
-        policy.boundary_ns = ptx::mov_globaltimer_lo();
-    }
+    if (threadIdx.x == kLeader) begin_block(work);
     const uint32_t tiles = drain_queue(work, shared, policy);
     __syncthreads();
     if (threadIdx.x == kLeader) {

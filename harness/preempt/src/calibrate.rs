@@ -5,6 +5,7 @@ use crate::launch::{self, CalibrateLaunch, CalibrateRaw};
 use crate::pilots::Context;
 use crate::plan::CalibratePlan;
 use crate::tables::{TILES, table};
+use anyhow::Context as _;
 use harness_core::experiment::Measured;
 use harness_core::record::LaunchLog;
 use schema::cell::Facts;
@@ -18,6 +19,7 @@ use tables::{Column, Table};
 pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Measured> {
     let plan = &context.profile.calibrate;
     let launch = launch(plan, k, blocks);
+    let tasks = launch.tasks().context("too many tiles in one launch")?;
     let (mut log, mut rows) = (launch::log(), Rows::default());
     let caught = poison_caught(context, &launch, &mut log)?;
     let mut largest_error: f64 = 0.0;
@@ -29,7 +31,7 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
         context.launches.events(rows.0[0].len() as u64)?;
     }
     let facts = Facts::default()
-        .with("tasks", blocks * (launch.warmup_tiles + launch.tiles + launch.tail_tiles))
+        .with("tasks", tasks)
         .with("flop_per_tile", flop_per_tile(k))
         .with(POISON_CAUGHT, caught)
         .with("max_relative_error", largest_error);
@@ -47,7 +49,7 @@ fn launch(plan: &CalibratePlan, k: u32, blocks: u32) -> CalibrateLaunch {
         k,
         blocks,
         warmup_tiles: plan.warmup_tiles,
-        tiles: plan.tiles_per_block(blocks),
+        tiles: plan.tiles,
         tail_tiles: plan.tail_tiles,
         poison: false,
     }
@@ -66,11 +68,10 @@ struct Rows([Vec<u32>; 5]);
 
 impl Rows {
     fn add(&mut self, launch: u32, raw: &CalibrateRaw, tiles: u32) {
-        let places = (0_u32..)
-            .zip(&raw.launch.trace.block_sm)
-            .flat_map(|(block, sm)| (0..tiles).map(move |tile| (block, *sm, tile)));
-        for ((block, sm, tile), wall_ns) in places.zip(&raw.wall_ns) {
-            for (column, value) in self.0.iter_mut().zip([launch, block, sm, tile, *wall_ns]) {
+        let blocks: Vec<&[u32]> = raw.boundary_ns.chunks_exact(tiles as usize + 1).collect();
+        for (block, tile, wall_ns) in ends(&blocks) {
+            let sm = raw.launch.trace.block_sm[block as usize];
+            for (column, value) in self.0.iter_mut().zip([launch, block, sm, tile, wall_ns]) {
                 column.push(value);
             }
         }
@@ -78,5 +79,54 @@ impl Rows {
 
     fn table(self) -> Table {
         table(TILES, self.0.map(Column::U32))
+    }
+}
+
+/// Block, number and wall of each tile that ended while every block recorded: after the last block's first boundary, up to the
+/// first block's last one. A tile counts where it ends, so that long ones count as often as they happen.
+fn ends(blocks: &[&[u32]]) -> Vec<(u32, u32, u32)> {
+    let Some(origin) = blocks.first().map(|block| block[0]) else { return Vec::new() };
+    // The timer's low half wraps; a launch is far shorter than half of it.
+    let since = |ns: u32| ns.wrapping_sub(origin).cast_signed();
+    let recorded: Vec<Vec<i32>> =
+        blocks.iter().map(|block| block.iter().take_while(|ns| **ns != 0).map(|ns| since(*ns)).collect()).collect();
+    let (Some(from), Some(to)) = (
+        recorded.iter().map(|block| block.first()).max_by_key(|first| first.map_or(i32::MAX, |ns| *ns)).flatten(),
+        recorded.iter().map(|block| block.last()).min_by_key(|last| last.map_or(i32::MIN, |ns| *ns)).flatten(),
+    ) else {
+        return Vec::new();
+    };
+    let mut ends = Vec::new();
+    for (block, boundaries) in (0..).zip(&recorded) {
+        for (tile, pair) in (0..).zip(boundaries.windows(2)) {
+            if from < &pair[1] && &pair[1] <= to {
+                ends.push((block, tile, (pair[1] - pair[0]).cast_unsigned()));
+            }
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_count_that_end_while_every_block_records() {
+        // Across the timer's wrap: one block is twice as fast as the other, and fills its row first.
+        let at = |ns: [u32; 4]| ns.map(|ns| ns.wrapping_sub(100) | 1);
+        let fast = at([10, 20, 30, 40]);
+        let slow = at([14, 34, 54, 74]);
+        assert_eq!(ends(&[&fast, &slow]), [(0, 0, 10), (0, 1, 10), (0, 2, 10), (1, 0, 20)]);
+        // What was not recorded is no boundary.
+        let short = [slow[0], slow[1], 0, 0];
+        assert_eq!(ends(&[&fast, &short]), [(0, 0, 10), (0, 1, 10), (1, 0, 20)]);
+    }
+
+    #[test]
+    fn without_a_common_time_nothing_counts() {
+        assert_eq!(ends(&[]), []);
+        assert_eq!(ends(&[&[11, 21], &[0, 0]]), []);
+        assert_eq!(ends(&[&[11, 21], &[31, 41]]), []);
     }
 }

@@ -112,8 +112,7 @@ impl Device for Emulated {
 
     fn calibrate(&mut self, launch: &CalibrateLaunch) -> anyhow::Result<CalibrateRaw> {
         self.check_fits(launch.blocks)?;
-        let per_block = launch.warmup_tiles + launch.tiles + launch.tail_tiles;
-        let tasks = launch.blocks * per_block;
+        let tasks = launch.tasks().ok_or_else(|| anyhow::anyhow!("too many tiles in one launch"))?;
         self.prepare(launch.k, tasks, 0);
         let host_start = self.clock.now();
         let grid = Grid::new(self.clock, &self.problems[&launch.k], &self.outputs, tasks);
@@ -125,7 +124,7 @@ impl Device for Emulated {
         self.count(launch.k, &reports);
         let config = config("preempt_calibrate", "calibrate", launch.blocks, false);
         Ok(CalibrateRaw {
-            wall_ns: reports.iter().flat_map(|report| report.walls_ns.iter().copied()).collect(),
+            boundary_ns: reports.iter().flat_map(|report| report.boundary_ns.iter().copied()).collect(),
             launch: launch_raw(config, self.facts.slots.sms(), host_start, tasks, &reports, checked),
             max_relative_error: checked.relative_error,
         })
@@ -193,17 +192,20 @@ impl Device for Emulated {
     }
 }
 
-/// One block of the calibrate kernel: only the middle tiles are recorded.
+/// One block of the calibrate kernel: ends of tiles are recorded from the task on with which warm-up is over.
 fn calibrate_block(grid: &Grid, launch: &CalibrateLaunch) -> BlockReport {
+    let boundaries = launch.tiles as usize + 1;
     let mut report = BlockReport { start_ns: grid.clock.now(), ..BlockReport::default() };
-    let recorded = launch.warmup_tiles..launch.warmup_tiles + launch.tiles;
-    for tile in 0..recorded.end + launch.tail_tiles {
-        let begin = grid.clock.now();
-        grid.run(grid.pop(), &mut report);
-        if recorded.contains(&tile) {
-            report.walls_ns.push(narrow(grid.clock.now() - begin));
+    let mut task = grid.pop();
+    while task < grid.tasks {
+        let next = grid.pop();
+        grid.run(task, &mut report);
+        if next >= launch.blocks * launch.warmup_tiles && report.boundary_ns.len() < boundaries {
+            report.boundary_ns.push(grid.clock.now() as u32 | 1);
         }
+        task = next;
     }
+    report.boundary_ns.resize(boundaries, 0);
     report.end_ns = grid.clock.now();
     report
 }
@@ -246,7 +248,7 @@ mod tests {
         let mut device = Emulated::open();
         let launch = CalibrateLaunch { k: 32, blocks: 2, warmup_tiles: 1, tiles: 3, tail_tiles: 1, poison: true };
         let raw = device.calibrate(&launch).unwrap();
-        assert_eq!((raw.launch.wrong_tiles, raw.wall_ns.len(), raw.launch.tasks), (1, 6, 10));
+        assert_eq!((raw.launch.wrong_tiles, raw.boundary_ns.len(), raw.launch.tasks), (1, 8, 10));
         assert!(raw.max_relative_error > 0.0 && device.sites()[site::COPY] == 10 * 2);
     }
 

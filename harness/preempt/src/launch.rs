@@ -67,14 +67,22 @@ pub struct CalibrateLaunch {
     pub k: u32,
     /// Blocks.
     pub blocks: u32,
-    /// Unrecorded tiles of each block before the recorded ones.
+    /// Tiles before recording begins, a block on average.
     pub warmup_tiles: u32,
-    /// Recorded tiles of each block.
+    /// Tiles whose ends each block records at most, one boundary more than that.
     pub tiles: u32,
-    /// Unrecorded tiles of each block after the recorded ones.
+    /// Tiles after as many, a block on average, so that every block still works.
     pub tail_tiles: u32,
     /// Whether to spoil one output element before the check, which must then find exactly one wrong tile.
     pub poison: bool,
+}
+
+impl CalibrateLaunch {
+    /// Tiles in its queue; absent where a queue does not hold as many.
+    #[must_use]
+    pub fn tasks(&self) -> Option<u32> {
+        self.warmup_tiles.checked_add(self.tiles)?.checked_add(self.tail_tiles)?.checked_mul(self.blocks)
+    }
 }
 
 /// What the calibrate kernel recorded.
@@ -82,8 +90,9 @@ pub struct CalibrateLaunch {
 pub struct CalibrateRaw {
     /// The launch.
     pub launch: LaunchRaw,
-    /// Recorded tile walls in ns: `blocks` rows of `tiles`.
-    pub wall_ns: Vec<u32>,
+    /// When tiles ended, on the device timer modulo 2^32: a row a block with room for a boundary more than tiles; 0 where there is
+    /// none.
+    pub boundary_ns: Vec<u32>,
     /// Largest relative error against float64.
     pub max_relative_error: f64,
 }

@@ -111,11 +111,11 @@ pub struct CalibratePlan {
     pub max_blocks_per_sm: u32,
     /// Launches per cell.
     pub launches: u32,
-    /// Tiles recorded per launch, over all blocks, at least one a block.
-    pub tiles_per_launch: u32,
-    /// Tiles of each block discarded as warm-up before the recorded ones.
+    /// Tiles of each block whose ends are recorded, at most. What counts is the time in which every block still has room.
+    pub tiles: u32,
+    /// Tiles before that, a block on average.
     pub warmup_tiles: u32,
-    /// Tiles each block still works on after the recorded ones, so that the load stays.
+    /// Tiles after that, a block on average, so that the load stays.
     pub tail_tiles: u32,
 }
 

@@ -311,7 +311,7 @@ fn small_plan(events: u32) -> PreemptPlan {
     plan.profile.instrument.delay_events = 2_000;
     plan.profile.calibrate.k = vec![64];
     plan.profile.calibrate.max_blocks_per_sm = 1;
-    plan.profile.calibrate.tiles_per_launch = 52;
+    plan.profile.calibrate.tiles = 13;
     plan.profile.yields.cells.truncate(1);
     plan
 }

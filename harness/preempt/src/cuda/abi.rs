@@ -43,11 +43,9 @@ pub(super) struct WorkArgs {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CalibrateArgs {
-    pub(super) wall_ns: Address,
-    pub(super) warmup_tiles: u32,
-    pub(super) tiles: u32,
-    pub(super) quota: u32,
-    pub(super) reserved: u32,
+    pub(super) boundary_ns: Address,
+    pub(super) record_from: u32,
+    pub(super) boundaries: u32,
 }
 
 /// The schedule of events and where their evidence goes.

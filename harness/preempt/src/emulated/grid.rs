@@ -26,7 +26,7 @@ pub(super) struct BlockReport {
     pub(super) tiles: u64,
     pub(super) yields: u64,
     pub(super) claims: u64,
-    pub(super) walls_ns: Vec<u32>,
+    pub(super) boundary_ns: Vec<u32>,
 }
 
 impl<'a> Grid<'a> {

@@ -40,7 +40,7 @@ impl PreemptPlan {
         unique("calibrate.k", &plan.k)?;
         positive("calibrate.max_blocks_per_sm", plan.max_blocks_per_sm)?;
         positive("calibrate.launches", plan.launches)?;
-        positive("calibrate.tiles_per_launch", plan.tiles_per_launch)
+        positive("calibrate.tiles", plan.tiles)
     }
 
     fn check_baseline(&self) -> anyhow::Result<()> {
@@ -132,7 +132,7 @@ mod tests {
                     k: vec![32],
                     max_blocks_per_sm: 1,
                     launches: 1,
-                    tiles_per_launch: 1,
+                    tiles: 1,
                     warmup_tiles: 0,
                     tail_tiles: 0,
                 },

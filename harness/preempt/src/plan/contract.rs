@@ -115,14 +115,15 @@ impl Preempt<'_> {
             Work::Calibrate { blocks, .. } => {
                 let plan = &profile.calibrate;
                 let events = self.plan.events(&cell.work, self.slots);
-                let add_up = Check::AddUpWithinLaunch { column: "wall_ns".to_owned(), by: "block".to_owned() };
+                let [column, by, done] = ["wall_ns", "block", "executed"].map(str::to_owned);
+                let add_up = Check::AddUpWithinLaunch { column: column.clone(), by: by.clone() };
                 CellSpec {
                     poison: true,
                     ..spec(
                         TILES,
                         vec![kind("calibrate", Some(blocks), "", Some("calibrate"))],
                         expects(events, plan.launches.into(), false, None, Redraws::None),
-                        vec![Check::EqualRows, add_up],
+                        vec![add_up, Check::MakeThroughput { column, by, done }],
                         tile_metrics(),
                     )
                 }

@@ -1,7 +1,7 @@
 //! Estimates how much a plan asks for: the events of a cell, and roughly how many seconds. For progress bars and dry
 //! runs, never for a result.
 
-use super::{CalibratePlan, PreemptPlan, Work};
+use super::{PreemptPlan, Work};
 use schema::plan::Slots;
 
 /// Wall of a lone K = 64 tile on a recent GPU, in microseconds, for estimates only.
@@ -11,16 +11,9 @@ pub const EMULATED_TILE_US: f64 = 100.0;
 /// Filling, checking and reading back around a launch, in microseconds.
 const LAUNCH_US: f64 = 400.0;
 
-impl CalibratePlan {
-    /// Tiles that each block of a launch records.
-    #[must_use]
-    pub fn tiles_per_block(&self, blocks: u32) -> u32 {
-        self.tiles_per_launch.div_ceil(blocks).max(1)
-    }
-}
-
 impl PreemptPlan {
-    /// Events that a cell records at least: yields are spread evenly over launches, rounded up. The timer cell's are SMs.
+    /// Events that a cell records at least: yields are spread evenly over launches, rounded up. The timer cell's are SMs. The
+    /// slowest block of a full SM ends a third as many tiles as the fastest, and loses one to the beginning of the common time.
     #[must_use]
     pub fn events(&self, work: &Work, slots: &Slots) -> u64 {
         let profile = &self.profile;
@@ -29,7 +22,7 @@ impl PreemptPlan {
             Work::Delay(_) => u64::from(profile.instrument.delay_events),
             Work::Calibrate { blocks, .. } => {
                 let plan = &profile.calibrate;
-                u64::from(plan.launches) * u64::from(*blocks) * u64::from(plan.tiles_per_block(*blocks))
+                u64::from(plan.launches) * u64::from(*blocks) * u64::from((plan.tiles / 4).max(1))
             }
             Work::Baseline { .. } => u64::from(profile.baseline.events),
             Work::Yield { .. } => u64::from(profile.yields.events),
@@ -54,7 +47,7 @@ impl PreemptPlan {
             }
             Work::Calibrate { k, blocks } => {
                 let plan = &profile.calibrate;
-                let tiles = plan.warmup_tiles + plan.tail_tiles + plan.tiles_per_block(*blocks);
+                let tiles = plan.warmup_tiles + plan.tail_tiles + plan.tiles;
                 f64::from(plan.launches + 1) * (f64::from(tiles) * wall_us(*k, *blocks) + LAUNCH_US)
             }
             Work::Baseline { .. } => {
@@ -90,7 +83,7 @@ mod tests {
     fn every_cell_of_the_full_plan_has_events() {
         let plan = full();
         assert!(plan.cells(&h200()).iter().all(|cell| plan.events(&cell.work, &h200()) > 0));
-        assert_eq!(plan.events(&Work::Calibrate { k: 64, blocks: 660 }, &h200()), 20 * 660 * 2);
+        assert_eq!(plan.events(&Work::Calibrate { k: 64, blocks: 660 }, &h200()), 20 * 660 * 4);
     }
 
     #[test]

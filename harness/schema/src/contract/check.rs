@@ -46,6 +46,16 @@ pub enum Check {
         /// What names the part, e.g. a block.
         by: String,
     },
+    /// What the parts of a launch do by their rows' mean durations adds up to what the cell's launches did, within 2 %. No part may
+    /// have been alone for long when its rows were recorded.
+    MakeThroughput {
+        /// The duration of a row.
+        column: String,
+        /// What names the part, e.g. a block.
+        by: String,
+        /// The launch column that counts rows done, recorded or not.
+        done: String,
+    },
     /// A row's arm is 1 exactly where its launch is of a kernel whose symbol ends so.
     ArmOfLaunch {
         /// The arm, 0 or 1.
@@ -105,7 +115,7 @@ pub enum Check {
 
 impl Check {
     /// Every kind of rule, as it is written in a contract. What a contract leaves out, its run's verdict shows.
-    pub const KINDS: [&'static str; 15] = [
+    pub const KINDS: [&'static str; 16] = [
         "ordered",
         "inside_launch",
         "increasing",
@@ -121,6 +131,7 @@ impl Check {
         "equal_rows",
         "rows_as_asked",
         "one_state",
+        "make_throughput",
     ];
 
     /// Which kind this rule is.
@@ -142,6 +153,7 @@ impl Check {
             Self::EqualRows => 12,
             Self::RowsAsAsked { .. } => 13,
             Self::OneState { .. } => 14,
+            Self::MakeThroughput { .. } => 15,
         };
         Self::KINDS[index]
     }

@@ -147,7 +147,7 @@ fn check_columns(check: &Check) -> Vec<&str> {
     match check {
         Check::Ordered { from, to } => from.iter().chain([to]).map(String::as_str).collect(),
         Check::InsideLaunch { begin, ends } => [begin].into_iter().chain(ends).map(String::as_str).collect(),
-        Check::AddUpWithinLaunch { column, by } => vec![column, by],
+        Check::AddUpWithinLaunch { column, by } | Check::MakeThroughput { column, by, .. } => vec![column, by],
         Check::OneState { column, by } => [column].into_iter().chain(by).map(String::as_str).collect(),
         Check::Increasing { column }
         | Check::Present { column }

@@ -20,6 +20,10 @@ const BEFORE_NEXT: (i64, i64) = (99, 100);
 /// The peak was taken at the clock of the run so far, which lies within the band of clocks round this cell's.
 const PEAK_PCT: f64 = 2.0;
 
+/// How far the throughput that recorded rows make may lie from that of their launches: a launch's begin and end, when not every
+/// block works, are a few tenths of a per cent of it.
+const THROUGHPUT_PCT: f64 = 2.0;
+
 /// How far two timers of one device may disagree: the largest cross-SM offset and two quanta.
 #[must_use]
 pub fn timer_slack_ns(evidence: &Evidence) -> i64 {
@@ -120,6 +124,14 @@ impl<'a> Story<'a> {
                 (self.other_rows(column)?, "launches recorded another number of events than were requested".to_owned())
             }
             Check::OneState { .. } => (0, String::new()),
+            // Threads of the emulated device share a few cores, so its blocks never work all at once.
+            Check::MakeThroughput { .. } if self.device.is_emulated() => (0, String::new()),
+            Check::MakeThroughput { column, by, done } => {
+                let off = self.throughput_off_pct(column, by, done)?;
+                let what =
+                    format!("cell whose {by}s make {off:+.1} % of throughput more than its launches by their {column}");
+                (usize::from(off.is_nan() || off.abs() > THROUGHPUT_PCT), what)
+            }
         };
         Ok(said(n, &what))
     }
@@ -227,6 +239,21 @@ impl<'a> Story<'a> {
             *took.entry((*launch, *part)).or_default() += wall.unwrap_or_default();
         }
         Ok(took.iter().filter(|((launch, _), took)| **took > self.wall(*launch) + self.slack).count())
+    }
+
+    /// By how much what the parts of launches do, by the mean duration of their rows, exceeds what the launches did, in per cent.
+    fn throughput_off_pct(&self, column: &str, by: &str, done: &str) -> Result<f64, String> {
+        let parts = self.event_u32s("launch")?.iter().zip(self.event_u32s(by)?).zip(self.numbers(column)?);
+        let mut took: BTreeMap<(u32, u32), (f64, f64)> = BTreeMap::new();
+        for ((launch, part), ns) in parts.filter(|((launch, _), _)| !self.warm.contains(launch)) {
+            let (rows, all_ns) = took.entry((*launch, *part)).or_default();
+            *rows += 1.0;
+            *all_ns += ns.unwrap_or_default() as f64;
+        }
+        let by_rows: f64 = took.values().map(|(rows, ns)| rows / ns).sum();
+        let launches = self.kept(done)?.into_iter().zip(self.kept("wall_ns")?);
+        let by_launches: f64 = launches.map(|(done, ns)| f64::from(done) / f64::from(ns)).sum();
+        Ok((by_rows / by_launches - 1.0) * 100.0)
     }
 
     /// Rows that stand in one arm and were launched as the other: exchanged arms turn the sign of a cost.

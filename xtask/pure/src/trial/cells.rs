@@ -115,6 +115,9 @@ fn walls(events: &Table) -> BTreeMap<u32, u32> {
         let drain = || Some(i64::from(events.u32("arm").and_then(|_| events.u32("wall_ns")).ok()?[row]));
         drain().or(long("device_drain_ns")).or_else(done)
     };
+    if events.u32("tile").is_ok() {
+        return tile_walls(events);
+    }
     let mut walls = BTreeMap::new();
     for (row, launch) in events.u32("launch").unwrap_or_default().iter().enumerate() {
         let wall = walls.entry(*launch).or_default();
@@ -122,6 +125,19 @@ fn walls(events: &Table) -> BTreeMap<u32, u32> {
     }
     walls.retain(|_, wall| *wall > 0);
     walls
+}
+
+/// How long launches of 2,600 tiles took whose blocks went on as their recorded tiles did.
+fn tile_walls(events: &Table) -> BTreeMap<u32, u32> {
+    let [launch, block, wall] = ["launch", "block", "wall_ns"].map(|name| events.u32(name).unwrap());
+    let mut took: BTreeMap<u32, BTreeMap<u32, (f64, f64)>> = BTreeMap::new();
+    for row in 0..events.rows() {
+        let (tiles, ns) = took.entry(launch[row]).or_default().entry(block[row]).or_default();
+        *tiles += 1.0;
+        *ns += f64::from(wall[row]);
+    }
+    let rate = |blocks: &BTreeMap<u32, (f64, f64)>| blocks.values().map(|(tiles, ns)| tiles / ns).sum::<f64>();
+    took.iter().map(|(launch, blocks)| (*launch, (2_600.0 / rate(blocks)) as u32)).collect()
 }
 
 /// The first launch is the one whose output was spoiled on purpose.

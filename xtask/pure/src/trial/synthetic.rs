@@ -36,7 +36,7 @@ pub fn plan(profile_name: ProfileName, events: u32) -> PreemptPlan {
                 k: vec![32, 64],
                 max_blocks_per_sm: 2,
                 launches: LAUNCHES,
-                tiles_per_launch: events / LAUNCHES,
+                tiles: events / LAUNCHES / 4,
                 warmup_tiles: 4,
                 tail_tiles: 4,
             },
@@ -87,7 +87,7 @@ fn cell_data(plan: &PreemptPlan, cell: &Cell) -> CellData {
     let (events, n_launches) = match cell.work {
         Work::Timer => (timer(), None),
         Work::Delay(leg) => (yields(&spread(profile.instrument.delay_events, 4), Setter::Host, Some(leg)), Some(6)),
-        Work::Calibrate { k, blocks } => (tiles(profile.calibrate.tiles_per_launch, k, blocks), Some(2 + LAUNCHES)),
+        Work::Calibrate { k, blocks } => (tiles(4 * profile.calibrate.tiles, k, blocks), Some(2 + LAUNCHES)),
         Work::Baseline { .. } => (baseline(profile.baseline.events), Some(2 + profile.baseline.events)),
         Work::Yield { set, .. } => (yields(&spread(profile.yields.events, LAUNCHES), set, None), Some(2 + LAUNCHES)),
         Work::Cost { .. } => (cost(profile.yields.cost_quads), Some(2 + 4 * profile.yields.cost_quads)),
