@@ -1,17 +1,15 @@
 //! The seed of a cell's schedule and the numbers drawn from it. Launches nothing, reads no clock.
 
-use schema::Digest;
-
-/// The seed of one cell's schedule. It follows from plan, phase and cell, so a resumed cell repeats its schedule.
+/// The seed of one cell's schedule, see [`schema::cell::seed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(u64);
 
 impl Seed {
     /// The seed of a cell.
     #[must_use]
-    pub fn of(plan: Digest, phase: &str, cell: &str) -> Self {
-        let digest = Digest::of(format!("{plan}\n{}\n{cell}", phase)).to_string();
-        Self(u64::from_str_radix(&digest[..16], 16).expect("a digest is hex"))
+    pub fn of(run: &str, phase: &str, cell: &str) -> Self {
+        let digits = schema::cell::seed(run, phase, cell);
+        Self(u64::from_str_radix(&digits, 16).expect("16 hex digits"))
     }
 
     /// As the cell's header carries it.
@@ -49,6 +47,18 @@ impl Draws {
         let scaled = u128::from(self.bits()) * u128::from(bound);
         u32::try_from(scaled >> 64).expect("below a 32-bit bound")
     }
+
+    /// `n` numbers in `0..bound`, one in each of `n` equal parts of it, in random order: as even as a grid, and as unforeseen as
+    /// numbers drawn one by one.
+    pub fn stratified(&mut self, n: u32, bound: u32) -> Vec<u32> {
+        let part =
+            |i: u32| u32::try_from(u64::from(bound) * u64::from(i) / u64::from(n)).expect("within a 32-bit bound");
+        let mut numbers: Vec<u32> = (0..n).map(|i| part(i) + self.below(part(i + 1) - part(i))).collect();
+        for last in (1..n).rev() {
+            numbers.swap(last as usize, self.below(last + 1) as usize);
+        }
+        numbers
+    }
 }
 
 #[cfg(test)]
@@ -57,19 +67,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn seeds_differ_by_plan_phase_and_cell_and_repeat() {
-        let (a, b) = (Digest::of("a"), Digest::of("b"));
-        let seeds = [
-            Seed::of(a, "yield", "x"),
-            Seed::of(b, "yield", "x"),
-            Seed::of(a, "baseline", "x"),
-            Seed::of(a, "yield", "y"),
-        ];
+    fn seeds_differ_by_run_phase_and_cell_and_repeat() {
+        let seeds = [("a", "yield", "x"), ("b", "yield", "x"), ("a", "baseline", "x"), ("a", "yield", "y")]
+            .map(|(r, p, c)| Seed::of(r, p, c));
         for (i, seed) in seeds.iter().enumerate() {
             assert!(!seeds[..i].contains(seed));
         }
-        assert_eq!(seeds[0].draws().bits(), Seed::of(a, "yield", "x").draws().bits());
-        assert_eq!(seeds[0].hex().len(), 16);
+        assert_eq!(seeds[0].draws().bits(), Seed::of("a", "yield", "x").draws().bits());
+        assert_eq!(seeds[0].hex(), schema::cell::seed("a", "yield", "x"));
     }
 
     #[test]
@@ -83,6 +88,17 @@ mod tests {
         #[test]
         fn draws_stay_below_their_bound(seed: u64, bound in 1_u32..) {
             prop_assert!(Seed(seed).draws().below(bound) < bound);
+        }
+
+        #[test]
+        fn stratified_numbers_are_one_in_each_part(seed: u64, n in 1_u32..300, bound: u32) {
+            let mut numbers = Seed(seed).draws().stratified(n, bound);
+            numbers.sort_unstable();
+            let (n, bound) = (u64::from(n), u64::from(bound));
+            for (i, number) in (0..).zip(numbers) {
+                let number = u64::from(number);
+                prop_assert!(bound * i / n <= number && number <= bound * (i + 1) / n);
+            }
         }
     }
 }

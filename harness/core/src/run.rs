@@ -42,7 +42,7 @@ impl FrozenPlan {
 pub struct Request<'a> {
     /// The plan.
     pub frozen: &'a FrozenPlan,
-    /// The run directory.
+    /// The run directory, named after the run.
     pub run_dir: &'a Path,
     /// Goes into the end marker.
     pub nonce: &'a str,
@@ -80,7 +80,7 @@ pub fn run(
         let begin = Instant::now();
         let resumed = store.is_complete(&cell.phase, &cell.name)?;
         if !resumed {
-            measure(bench, &mut session, request.frozen, &store, cell)?;
+            measure(bench, &mut session, request, &store, cell)?;
         }
         session.say(&Progress::CellEnd { phase, cell: name, seconds: begin.elapsed().as_secs_f64(), resumed })?;
         if request.stop_after == Some(cell.name.as_str()) {
@@ -104,14 +104,15 @@ pub fn run(
 fn measure(
     bench: &mut dyn Bench,
     session: &mut Session,
-    frozen: &FrozenPlan,
+    request: &Request,
     store: &CellStore,
     cell: &CellSpec,
 ) -> anyhow::Result<()> {
     let name = cell.id();
-    let seed = Seed::of(frozen.digest, &cell.phase, &cell.name);
+    let run = request.run_dir.file_name().and_then(|name| name.to_str()).context("the run directory has no name")?;
+    let seed = Seed::of(run, &cell.phase, &cell.name);
     store.begin(&cell.phase, &cell.name, seed)?;
-    let mut context = Context { session, plan: &frozen.plan, seed, store };
+    let mut context = Context { session, plan: &request.frozen.plan, seed, store };
     let measured = bench.measure(cell, &mut context).with_context(|| format!("failed to measure cell {name}"))?;
     store.finish(&cell.phase, &cell.name, seed, &measured)?;
     if measured.missed_fault {

@@ -1,5 +1,5 @@
 //! Phase 2: how long an urgent task waits when nothing yields. Each event has a drain of its own, and arrives at a
-//! uniformly random time in it.
+//! time in it of its own: one in each of as many equal parts of it as there are events, in random order.
 //!
 //! Drains differ a little in length, so an arrival near the end may miss its drain. Such an event had nothing to wait
 //! for. It is measured again, for no other reason, and its launch is kept as warm-up.
@@ -28,10 +28,11 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
     let pilot = DrainLaunch { drainer: Drainer::PollFree, k, blocks, tasks, poison: false };
     let drain_ns = context.drain_wall_ns(&pilot, PILOT_DRAINS)?;
     let (mut draws, mut log, mut rows) = (context.seed.draws(), launch::log(), Rows::default());
+    let mut arrivals = draws.stratified(plan.events, drain_ns);
     let most_redraws = (plan.events / REDRAW_SHARE).max(REDRAWS);
     let (mut warm, mut redraws, mut event_id) = (0, 0, 0);
     while rows.launch.len() < plan.events as usize {
-        let arrival_ns = draws.below(drain_ns);
+        let arrival_ns = arrivals[rows.launch.len()];
         let raw = context.launches.baseline(&BaselineLaunch { k, blocks, tasks, arrival_ns, event_id })?;
         event_id += 1;
         let again = raw.anomaly & anomaly::LOST != 0 && redraws < most_redraws;
@@ -40,6 +41,8 @@ pub fn measure(context: &mut Context, k: u32, blocks: u32) -> anyhow::Result<Mea
         log.config(&raw.urgent);
         if again {
             redraws += 1;
+            // The drain may be over by then every time.
+            arrivals[rows.launch.len()] = draws.below(drain_ns);
         } else if warmup {
             warm += 1;
         } else {

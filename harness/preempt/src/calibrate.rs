@@ -68,8 +68,7 @@ struct Rows([Vec<u32>; 5]);
 
 impl Rows {
     fn add(&mut self, launch: u32, raw: &CalibrateRaw, tiles: u32) {
-        let blocks: Vec<&[u32]> = raw.boundary_ns.chunks_exact(tiles as usize + 1).collect();
-        for (block, tile, wall_ns) in ends(&blocks) {
+        for (block, tile, wall_ns) in ends(&raw.boundary_ns, tiles) {
             let sm = raw.launch.trace.block_sm[block as usize];
             for (column, value) in self.0.iter_mut().zip([launch, block, sm, tile, wall_ns]) {
                 column.push(value);
@@ -84,12 +83,16 @@ impl Rows {
 
 /// Block, number and wall of each tile that ended while every block recorded: after the last block's first boundary, up to the
 /// first block's last one. A tile counts where it ends, so that long ones count as often as they happen.
-fn ends(blocks: &[&[u32]]) -> Vec<(u32, u32, u32)> {
-    let Some(origin) = blocks.first().map(|block| block[0]) else { return Vec::new() };
+///
+/// `boundary_ns` as in [`CalibrateRaw`].
+#[must_use]
+pub fn ends(boundary_ns: &[u32], tiles: u32) -> Vec<(u32, u32, u32)> {
+    let Some(origin) = boundary_ns.first().copied() else { return Vec::new() };
     // The timer's low half wraps; a launch is far shorter than half of it.
     let since = |ns: u32| ns.wrapping_sub(origin).cast_signed();
+    let blocks = boundary_ns.chunks_exact(tiles as usize + 1);
     let recorded: Vec<Vec<i32>> =
-        blocks.iter().map(|block| block.iter().take_while(|ns| **ns != 0).map(|ns| since(*ns)).collect()).collect();
+        blocks.map(|block| block.iter().take_while(|ns| **ns != 0).map(|ns| since(*ns)).collect()).collect();
     let (Some(from), Some(to)) = (
         recorded.iter().map(|block| block.first()).max_by_key(|first| first.map_or(i32::MAX, |ns| *ns)).flatten(),
         recorded.iter().map(|block| block.last()).min_by_key(|last| last.map_or(i32::MIN, |ns| *ns)).flatten(),
@@ -117,16 +120,16 @@ mod tests {
         let at = |ns: [u32; 4]| ns.map(|ns| ns.wrapping_sub(100) | 1);
         let fast = at([10, 20, 30, 40]);
         let slow = at([14, 34, 54, 74]);
-        assert_eq!(ends(&[&fast, &slow]), [(0, 0, 10), (0, 1, 10), (0, 2, 10), (1, 0, 20)]);
+        assert_eq!(ends(&[fast, slow].concat(), 3), [(0, 0, 10), (0, 1, 10), (0, 2, 10), (1, 0, 20)]);
         // What was not recorded is no boundary.
         let short = [slow[0], slow[1], 0, 0];
-        assert_eq!(ends(&[&fast, &short]), [(0, 0, 10), (0, 1, 10), (1, 0, 20)]);
+        assert_eq!(ends(&[fast, short].concat(), 3), [(0, 0, 10), (0, 1, 10), (1, 0, 20)]);
     }
 
     #[test]
     fn without_a_common_time_nothing_counts() {
-        assert_eq!(ends(&[]), []);
-        assert_eq!(ends(&[&[11, 21], &[0, 0]]), []);
-        assert_eq!(ends(&[&[11, 21], &[31, 41]]), []);
+        assert_eq!(ends(&[], 1), []);
+        assert_eq!(ends(&[11, 21, 0, 0], 1), []);
+        assert_eq!(ends(&[11, 21, 31, 41], 1), []);
     }
 }

@@ -26,6 +26,7 @@ use schema::ExitCode;
 use schema::cell::DeviceFacts;
 use schema::progress::Sites;
 use std::collections::BTreeMap;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use tiles::{Outputs, Problem};
 
@@ -116,7 +117,8 @@ impl Device for Emulated {
         self.prepare(launch.k, tasks, 0);
         let host_start = self.clock.now();
         let grid = Grid::new(self.clock, &self.problems[&launch.k], &self.outputs, tasks);
-        let reports = on_blocks(launch.blocks, |_| calibrate_block(&grid, launch));
+        let together = Barrier::new(launch.blocks as usize);
+        let reports = on_blocks(launch.blocks, |_| calibrate_block(&grid, &together, launch));
         if launch.poison {
             self.outputs.poison(tasks as usize / 2);
         }
@@ -193,8 +195,9 @@ impl Device for Emulated {
 }
 
 /// One block of the calibrate kernel: ends of tiles are recorded from the task on with which warm-up is over.
-fn calibrate_block(grid: &Grid, launch: &CalibrateLaunch) -> BlockReport {
+fn calibrate_block(grid: &Grid, together: &Barrier, launch: &CalibrateLaunch) -> BlockReport {
     let boundaries = launch.tiles as usize + 1;
+    together.wait();
     let mut report = BlockReport { start_ns: grid.clock.now(), ..BlockReport::default() };
     let mut task = grid.pop();
     while task < grid.tasks {

@@ -9,10 +9,10 @@ const MEMORY_SHARE: u64 = 4;
 /// How many more tasks a launch gets than its events are expected to use up, in per cent.
 const MARGIN_PCT: u64 = 150;
 
-/// Gaps uniform in 1 to 3 times the wall of `poll` tiles, in nanoseconds.
+/// Gaps spread evenly over 1 to 3 times the wall of `poll` tiles, in nanoseconds.
 pub fn gaps(draws: &mut Draws, events: u32, tile_wall_ns: u32, poll: u32) -> Vec<u32> {
     let unit = tile_wall_ns.saturating_mul(poll);
-    (0..events).map(|_| unit.saturating_add(draws.below(unit.saturating_mul(2)))).collect()
+    draws.stratified(events, unit.saturating_mul(2)).into_iter().map(|gap| unit.saturating_add(gap)).collect()
 }
 
 /// The most tasks a launch may have, so that its outputs take at most a quarter of the device's memory.
@@ -59,10 +59,9 @@ mod tests {
     use super::*;
     use harness_core::draws::Seed;
     use proptest::prelude::*;
-    use schema::Digest;
 
     fn draws() -> Draws {
-        Seed::of(Digest::of("a"), "yield", "x").draws()
+        Seed::of("a", "yield", "x").draws()
     }
 
     #[test]

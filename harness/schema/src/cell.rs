@@ -27,7 +27,7 @@ pub struct CellRecord {
     pub device: String,
     /// The launch configurations used; launches refer to them by index.
     pub configs: Vec<LaunchConfig>,
-    /// The seed of the cell's schedule, as hex.
+    /// The seed of the cell's schedule, see [`seed`].
     pub seed: String,
     /// Launches discarded as warm-up (their rows are kept and marked).
     pub warmup_launches: u32,
@@ -37,6 +37,13 @@ pub struct CellRecord {
     pub files: Vec<CellFile>,
     /// Facts of the cell that are neither events nor launches, such as the timer quantum.
     pub facts: Facts,
+}
+
+/// The seed of a cell's schedule, as 16 hex digits. It follows from run, phase and cell alone, so a resumed cell repeats its
+/// schedule, two runs of one plan have two, and nobody chooses one.
+#[must_use]
+pub fn seed(run: &str, phase: &str, cell: &str) -> String {
+    Digest::of(format!("{run}\n{phase}\n{cell}")).to_string()[..16].to_owned()
 }
 
 /// A table beside a cell's header.

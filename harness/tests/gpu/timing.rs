@@ -2,6 +2,7 @@
 
 use super::check::{schedule, served};
 use super::legs::median;
+use preempt::calibrate::ends;
 use preempt::cuda::PreemptGpu;
 use preempt::launch::{BaselineLaunch, CalibrateLaunch, Device, DrainLaunch, Drainer, LaunchRaw, PreemptLaunch};
 use preempt::plan::Setter;
@@ -34,7 +35,8 @@ fn walls(device: &mut PreemptGpu) {
             let blocks = per_sm * slots.sms();
             let launch = CalibrateLaunch { k, blocks, warmup_tiles: 20, tiles: 100, tail_tiles: 20, poison: false };
             let raw = device.calibrate(&launch).unwrap();
-            let (p50, p99) = quantiles(raw.wall_ns.iter().map(|ns| i64::from(*ns)).collect());
+            let (p50, p99) =
+                quantiles(ends(&raw.boundary_ns, launch.tiles).iter().map(|(_, _, ns)| i64::from(*ns)).collect());
             println!("tile wall k={k} blocks/SM={per_sm}: p50 {p50} ns, p99 {p99} ns");
         }
     }

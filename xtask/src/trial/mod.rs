@@ -254,7 +254,8 @@ impl Trial {
             file(&name, &serde_json::to_vec_pretty(verdict).unwrap());
         }
         for cell in &self.cells {
-            let (record, tables) = cells::files(cell, Digest::of(&plan));
+            let (mut record, tables) = cells::files(cell, Digest::of(&plan));
+            record.seed = schema::cell::seed(&self.run, &record.phase, &record.cell);
             let stem = format!("cells/{}/{}", record.phase, record.cell);
             tables.iter().for_each(|(suffix, bytes)| file(&format!("{stem}{suffix}"), bytes));
             file(&format!("{stem}.json"), &serde_json::to_vec_pretty(&record).unwrap());

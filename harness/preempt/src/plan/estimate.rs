@@ -12,8 +12,8 @@ pub const EMULATED_TILE_US: f64 = 100.0;
 const LAUNCH_US: f64 = 400.0;
 
 impl PreemptPlan {
-    /// Events that a cell records at least: yields are spread evenly over launches, rounded up. The timer cell's are SMs. The
-    /// slowest block of a full SM ends a third as many tiles as the fastest, and loses one to the beginning of the common time.
+    /// Events that a cell records at least: yields are spread evenly over launches, rounded up. The timer cell's are SMs. While
+    /// every block records, the slowest one ends a tile at least.
     #[must_use]
     pub fn events(&self, work: &Work, slots: &Slots) -> u64 {
         let profile = &self.profile;
@@ -22,7 +22,7 @@ impl PreemptPlan {
             Work::Delay(_) => u64::from(profile.instrument.delay_events),
             Work::Calibrate { blocks, .. } => {
                 let plan = &profile.calibrate;
-                u64::from(plan.launches) * u64::from(*blocks) * u64::from((plan.tiles / 4).max(1))
+                u64::from(plan.launches) * u64::from(*blocks)
             }
             Work::Baseline { .. } => u64::from(profile.baseline.events),
             Work::Yield { .. } => u64::from(profile.yields.events),
@@ -83,7 +83,7 @@ mod tests {
     fn every_cell_of_the_full_plan_has_events() {
         let plan = full();
         assert!(plan.cells(&h200()).iter().all(|cell| plan.events(&cell.work, &h200()) > 0));
-        assert_eq!(plan.events(&Work::Calibrate { k: 64, blocks: 660 }, &h200()), 20 * 660 * 4);
+        assert_eq!(plan.events(&Work::Calibrate { k: 64, blocks: 660 }, &h200()), 20 * 660);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::rule::Rule;
 use super::table::{u32s, warmup};
 use crate::numbers::states::two_states;
 use crate::numbers::summary::numbers;
+use schema::cell::seed;
 use schema::contract::{CellSpec, Check, TableSpec};
 use schema::plan::{MIN_EVENTS_P99, MIN_EVENTS_P999, MIN_LAUNCHES};
 use schema::verdict::GateResult;
@@ -76,6 +77,17 @@ fn judge_grid(rule: &mut Rule, evidence: &Evidence) {
     rule.refuse_all(recorded.difference(&planned).map(|cell| format!("cell {cell} was not planned")).collect(), AGAIN);
     let faults = |cell: &CellEvidence| cell.faults.iter().map(|f| format!("{}: {f}", cell.name())).collect::<Vec<_>>();
     rule.refuse_all(evidence.cells.iter().flat_map(faults).collect(), AGAIN);
+    let run = &evidence.manifest.predicate.run;
+    let chosen = evidence.cells.iter().filter(|cell| {
+        let record = &cell.data.record;
+        record.seed != seed(run, &record.phase, &record.cell)
+    });
+    rule.refuse_all(
+        chosen
+            .map(|cell| format!("{}: its schedule is not the one that follows from this run's id", cell.name()))
+            .collect(),
+        AGAIN,
+    );
     let foreign = evidence.cells.iter().filter(|cell| {
         cell.data.record.plan != evidence.plan_digest || cell.data.record.device != evidence.environment.device.id
     });

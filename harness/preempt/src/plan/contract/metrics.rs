@@ -97,11 +97,11 @@ impl Preempt<'_> {
         let us = |stem: &str, column: &str, quantiles: &[Q], end: &str| {
             time(stem, Unit::DeviceUs, of(column), quantiles, ends("set", end))
         };
+        // Not `visibility_ns`: its clock is read before the poll that it is about returns, and few events have one.
         let mut metrics = vec![
             us("preempt_latency", "last_ready_ns", FAR_TAIL, "last ready").shown(),
             us("first_observer", "first_observer_ns", TAIL, "first observer").shown(),
             us("last_observer", "last_observer_ns", TAIL, "last observer"),
-            us("visibility", "visibility_ns", TAIL, "last poll of the old generation"),
             us("urgent_e2e", "urgent_done_ns", TAIL, "urgent done"),
             time(
                 "urgent_tile",

@@ -191,7 +191,11 @@ fn a_missing_cell_gives_no_rows() {
 #[test]
 fn a_value_under_two_quanta_is_a_bound() {
     let (plan, cells) = small();
-    let metrics = metrics(&plan, &cells);
+    let mut contract = contract(&plan);
+    let cell = contract.cells.iter_mut().find(|cell| cell.name == DEVICE).unwrap();
+    let of = Expr::Column("visibility_ns".to_owned());
+    cell.metrics.push(MetricSpec::plain(Recipe::quantiles("visibility", Unit::DeviceUs, of, &[Q::P50])));
+    let metrics = summarize(&contract, "r", &cells).unwrap();
     let visibility = row(&metrics, DEVICE, "visibility_us_p50").unwrap();
     assert_eq!((&*visibility.value, &*visibility.lo, &*visibility.hi), ("0.064", "0.000", "0.064"));
     assert_eq!(visibility.note, "bound: under two quanta; absent in 40 of 400 events");

@@ -80,7 +80,7 @@ fn structure() {
     refuses("structure", "1 events were never claimed", |e, _| {
         set_at(&mut find(&mut e.cells, YIELD).events, "claims", 7, 0);
     });
-    for cell in [BASELINE, CALIBRATE, "yield/cost,k=64,blocks=8,poll=1"] {
+    for cell in [BASELINE, "yield/cost,k=64,blocks=8,poll=1"] {
         refuses("structure", "1 launches have fewer rows than others", |e, _| {
             let cell = find(&mut e.cells, cell);
             cell.events = without_row(&cell.events, 17);
@@ -291,6 +291,13 @@ fn a_dropped_or_foreign_cell() {
     refuses("samples", "another plan or device", |e, _| find(&mut e.cells, YIELD).record.device = "other".to_owned());
     refuses("samples", "is not the file that the header names", |e, _| {
         e.cells[0].faults.push("x is not the file that the header names".to_owned());
+    });
+}
+
+#[test]
+fn a_schedule_that_somebody_chose() {
+    refuses("samples", "its schedule is not the one that follows from this run's id", |e, _| {
+        find(&mut e.cells, BASELINE).record.seed = "0123456789abcdef".to_owned();
     });
 }
 

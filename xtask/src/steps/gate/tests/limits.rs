@@ -536,7 +536,7 @@ fn events_met_and_rows_written() {
         let cell = find(&mut e.cells, YIELD);
         cell.launches = Some(take_rows(cell.launches.as_ref().unwrap(), &[]));
     });
-    refuses("structure", "20 launches have fewer rows than others", |e, _| {
+    refuses("structure", "1 cell whose blocks make -100.0 % of throughput more than its launches", |e, _| {
         let cell = find(&mut e.cells, CALIBRATE);
         cell.events = take_rows(&cell.events, &[]);
     });
@@ -586,6 +586,27 @@ fn samples_short_by_one() {
     refuses("samples", "9999 unique events of 10000 planned", |e, _| {
         set_at(launches(e, BASELINE), "warmup", 9, 1);
         find(&mut e.cells, BASELINE).record.warmup_launches = 3;
+    });
+}
+
+/// Blocks that were alone for a while, when others had left, took less time for a tile than they do in a full launch.
+#[test]
+fn walls_that_do_not_make_the_throughput() {
+    let scaled = |by: f64| {
+        move |e: &mut Evidence, _: &mut Facts| {
+            let events = &mut find(&mut e.cells, CALIBRATE).events;
+            let walls = events.u32("wall_ns").unwrap().iter().map(|ns| (f64::from(*ns) / by) as u32).collect();
+            set_column(events, "wall_ns", Column::U32(walls));
+        }
+    };
+    for by in [0.985, 1.015] {
+        passes("structure", scaled(by));
+    }
+    refuses("structure", "1 cell whose blocks make +17.4 % of throughput more than its launches", scaled(1.174));
+    refuses("structure", "1 cell whose blocks make -2.5 % of throughput", scaled(0.975));
+    passes("structure", |e, f| {
+        e.environment.device.id = "emulated".to_owned();
+        scaled(1.5)(e, f);
     });
 }
 
