@@ -39,6 +39,9 @@ impl Metric {
     /// What the note of a number that does not stand begins with; its row has no value.
     pub const REFUSED: &str = "refused: ";
 
+    /// Stands in the note of a cost whose interval lies below zero, which tells nothing of what it was to cost.
+    pub const REFERENCE_SLOWER: &str = "the reference was slower than what it is to be compared with";
+
     /// Whether the row is of a number that was measured and does not stand.
     #[must_use]
     pub fn refused(&self) -> bool {

@@ -120,8 +120,8 @@ fn judge_claim(claim: &Claim, metrics: &[Metric], device: &DeviceFacts) -> anyho
         .iter()
         .map(|term| judge_term(term, metrics, &device.slots).with_context(|| format!("claim {}", claim.id)))
         .collect::<anyhow::Result<_>>()?;
-    // A missing cell outweighs a violation: a claim names all of its cells, and part of them decides nothing.
-    let order = [State::Missing, State::Violated, State::Undecided];
+    // One violated term falsifies a claim, whatever the others say; a missing one leaves it open.
+    let order = [State::Violated, State::Missing, State::Undecided];
     let decisive = order.iter().find_map(|state| judged.iter().position(|j| j.state == *state));
     let decisive = decisive.unwrap_or_else(|| tightest(&judged));
     let outcome = match judged[decisive].state {
@@ -214,7 +214,20 @@ fn find(wanted: &MetricRef, metrics: &[Metric], slots: &Slots) -> anyhow::Result
     let Some(metric) = metrics.iter().find(|m| of_cell(m) && m.metric == wanted.metric) else {
         return Ok(Err(format!("cell {phase}/{cell} has no {}", wanted.metric)));
     };
-    let parse = |text: &str| text.parse::<Decimal>().with_context(|| format!("{phase}/{cell} {}", wanted.metric));
+    let place = format!("{phase}/{cell} {}", wanted.metric);
+    if metric.refused() {
+        return Ok(Err(format!("{place} was {}", metric.note)));
+    }
+    if metric.note.contains(Metric::REFERENCE_SLOWER) {
+        return Ok(Err(format!(
+            "{place} is {} to {} {}: {}",
+            metric.lo,
+            metric.hi,
+            metric.unit,
+            Metric::REFERENCE_SLOWER
+        )));
+    }
+    let parse = |text: &str| text.parse::<Decimal>().with_context(|| place.clone());
     let value = parse(&metric.value)?;
     let ends = if COUNTS.contains(&wanted.metric.as_str()) {
         Some((value, value))

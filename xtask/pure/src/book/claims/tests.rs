@@ -141,9 +141,36 @@ fn all_terms_must_hold_and_one_violation_falsifies() {
         "latency: 95 % interval 9.400 to 9.700 straddles <= 9.5",
     );
     let lost = Term { value: reference("blocks=16", "preempt_latency_us_p50"), ..term(AtMost, "9") };
-    check(vec![term(AtMost, "1"), lost], Outcome::Inconclusive, "cell yield/blocks=16 is missing");
+    check(vec![term(AtMost, "10"), lost.clone()], Outcome::Inconclusive, "cell yield/blocks=16 is missing");
+    check(vec![term(AtMost, "1"), lost], Outcome::Falsified, "violates <= 1");
     let absent = Term { value: reference("blocks={sms}", "preempt_latency_us_p99"), ..term(AtMost, "9") };
     check(vec![absent], Outcome::Inconclusive, "has no preempt_latency_us_p99");
+}
+
+#[test]
+fn a_number_that_does_not_stand_decides_nothing() {
+    let refused = Metric {
+        note: format!("{}12 of 20 launches off the clock", Metric::REFUSED),
+        ..metric("blocks=528", "preempt_latency_us_p50", ["", "", ""])
+    };
+    let found = judge(&claims(vec![term(Comparator::AtMost, "9")]), &[refused], &device("9.0")).unwrap().remove(0);
+    assert_eq!(found.outcome, Outcome::Inconclusive);
+    assert!(found.why.contains("preempt_latency_us_p50 was refused: 12 of 20 launches off the clock"), "{found:?}");
+}
+
+#[test]
+fn a_cost_below_zero_confirms_nothing() {
+    let value = reference("blocks=132", "poll_cost_pct");
+    let at_most = Term { value, unit: "%".into(), ..term(Comparator::AtMost, "2") };
+    let outcome = |note: &str| {
+        let cost = metric("blocks=132", "poll_cost_pct", ["-0.592", "-0.601", "-0.584"]);
+        let cost = Metric { note: note.to_owned(), ..cost };
+        judge(&claims(vec![at_most.clone()]), &[cost], &device("9.0")).unwrap().remove(0)
+    };
+    let found = outcome(&format!("against 660 poll-free blocks; {}", Metric::REFERENCE_SLOWER));
+    assert_eq!(found.outcome, Outcome::Inconclusive);
+    assert!(found.why.contains("-0.601 to -0.584 %: the reference was slower"), "{found:?}");
+    assert_eq!(outcome("").outcome, Outcome::Confirmed);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::numbers::stats::{Estimate, P25, P50, P75, QuadLaunch, Resamples, abba
 use anyhow::{Context, bail, ensure};
 use schema::compare::Band;
 use schema::contract::{CellSpec, Contract, Expr, Only, Recipe, TableSpec};
+use schema::metrics::Metric;
 use schema::timer::delayed_event;
 use tables::{Column, Table};
 
@@ -51,8 +52,12 @@ pub(super) fn add(source: &Source<'_>, recipe: &Recipe, rows: &mut Rows<'_>) -> 
             let said = against.as_ref().and_then(|(fact, words)| Some((source.data.record.facts.whole(fact)?, words)));
             let note = said.map_or_else(String::new, |(n, words)| format!("against {n} {words}"));
             if let Some(cost) = abba_cost(&rows.seed(), &launches)? {
+                let below_zero = cost.interval.is_some_and(|(_, hi)| hi < 0.0);
                 // A cost is near zero, so a share of it means nothing.
                 rows.real(name, "%", cost, Band { pct: 0.0, least: 0.5 }, &note);
+                if below_zero {
+                    rows.annotate(name, Metric::REFERENCE_SLOWER);
+                }
             }
             Ok(())
         }

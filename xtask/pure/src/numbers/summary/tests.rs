@@ -4,7 +4,7 @@ use super::*;
 use crate::trial::synthetic::{DELAY_NS, cells, contract, plan, set_column, take_rows};
 use preempt::plan::PreemptPlan;
 use schema::compare::Band;
-use schema::contract::{Only, Recipe};
+use schema::contract::{MetricSpec, Only, Q, Recipe, Unit};
 use schema::plan::ProfileName;
 use tables::Column;
 
@@ -316,7 +316,8 @@ fn a_cost_compares_the_arms_of_each_quad() {
         against: against.map(|(fact, words)| (fact.to_owned(), words.to_owned())),
     };
     let found = recipe_row(abba(None), COST, |data| set_walls(data, 1_300_000)).unwrap();
-    assert_eq!((&*found.value, &*found.unit, &*found.note, found.n), ("-50.000", "%", "", 50));
+    let slower = Metric::REFERENCE_SLOWER;
+    assert_eq!((&*found.value, &*found.unit, &*found.note, found.n), ("-50.000", "%", slower, 50));
     let told = recipe_row(abba(Some(("poll_free_blocks", "blocks without polls"))), COST, |_| {}).unwrap();
     assert_eq!(told.note, "against 8 blocks without polls");
     let untold = recipe_row(abba(Some(("gone", "blocks"))), COST, |_| {}).unwrap();
