@@ -13,6 +13,9 @@ use schema::metrics::Metric;
 use schema::timer::delayed_event;
 use tables::{Column, Table};
 
+/// Events of one launch that are drawn as a whole where there is no other launch to draw.
+const EVENTS_TOGETHER: u32 = 8;
+
 /// Samples with the launch, or quad, that is drawn as a whole.
 type Samples = Vec<(u32, i64)>;
 
@@ -188,16 +191,19 @@ fn planted_delay(
     let (launch, event, planted) = (events.u32("launch")?, events.u32("event")?, events.u32(column)?);
     let (spent, legs) = (numbers(events, spent)?, evaluate(events, of)?);
     let (mut plain, mut delayed): ((Samples, Vec<i64>), (Samples, Vec<i64>)) = Default::default();
-    for i in source.sound()?.0 {
+    let counted = source.sound()?.0;
+    let one_launch = counted.windows(2).all(|pair| launch[pair[0]] == launch[pair[1]]);
+    let drawn_with = |i: usize| if one_launch { event[i] / EVENTS_TOGETHER } else { launch[i] };
+    for i in counted {
         let due = if delayed_event(event[i]) { number } else { 0 };
         ensure!(planted[i] == due, "event {} of launch {} says leg {}, not {due}", event[i], launch[i], planted[i]);
         let Some((leg, spent)) = legs[i].zip(spent[i]) else { continue };
         let samples = if due == 0 { &mut plain } else { &mut delayed };
-        samples.0.push((launch[i], leg));
+        samples.0.push((drawn_with(i), leg));
         samples.1.push(spent);
     }
-    let launches = plain.0.iter().chain(&delayed.0).map(|(launch, _)| *launch);
-    let shift = Resamples::new(&rows.seed(), launches).shift(&plain.0, &delayed.0);
+    let units = plain.0.iter().chain(&delayed.0).map(|(unit, _)| *unit);
+    let shift = Resamples::new(&rows.seed(), units).shift(&plain.0, &delayed.0);
     let spent = quantile(&delayed.1, P50).zip(quantile(&plain.1, P50)).map(|(delayed, plain)| delayed - plain);
     if let Some((shift, spent)) = shift.zip(spent) {
         let note = format!("planted {planted_ns} ns");

@@ -214,7 +214,16 @@ fn a_planted_delay_moves_its_leg_by_itself() {
         assert_eq!((shift.n, &*shift.note), (80, "planted 2048 ns"));
     }
     let mut cells = cells;
-    set_column(&mut cell_mut(&mut cells, "leg=urgent").events, "delay_leg", Column::U32(vec![0; 80]));
+    let cell = cell_mut(&mut cells, "leg=urgent");
+    let launch = cell.events.u32("launch").unwrap();
+    let of_first: Vec<usize> = (0..launch.len()).filter(|row| launch[*row] == launch[0]).collect();
+    cell.events = take_rows(&cell.events, &of_first);
+    cell.record.events = of_first.len() as u64;
+    let shift = self::metrics(&plan, &cells);
+    let shift = row(&shift, "leg=urgent", "leg_shift_ns").unwrap();
+    let width = shift.hi.parse::<i64>().unwrap() - shift.lo.parse::<i64>().unwrap();
+    assert!(width > 0 && width < 500, "one launch has an interval too: {shift:?}");
+    set_column(&mut cell_mut(&mut cells, "leg=urgent").events, "delay_leg", Column::U32(vec![0; 20]));
     assert!(error(&plan, &cells).contains("says leg 0, not 5"));
 }
 
