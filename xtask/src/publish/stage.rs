@@ -19,7 +19,7 @@ use std::path::Path;
 use tables::Table;
 
 /// The most that one run may add to the repository.
-const MOST_BYTES: u64 = 5 << 20;
+const MOST_BYTES: u64 = 8 << 20;
 
 /// A staged publication.
 pub(super) struct Staged {
