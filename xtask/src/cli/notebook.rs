@@ -16,10 +16,10 @@ use host::failure::fail;
 use host::files::{read_text, write_whole};
 use host::paths::Paths;
 use jiff::Timestamp;
-use pure::book::name_of;
 use pure::book::notebook::rests::{self, Registered, RunRecords};
 use pure::book::notebook::{self as book, Flags, Kind, Measured, NewEntry, append, closed_work, parse};
 use pure::book::standing::State;
+use pure::book::{name_of, withdraws};
 use schema::ExitCode;
 use schema::claim::ClaimFile;
 use schema::metrics::{Metric, from_csv};
@@ -122,7 +122,16 @@ fn retract(paths: &Paths, notebook: &book::Notebook, entry: &mut NewEntry) -> Re
             return Err(usage(format!("the summary of run {id} is not here"), "cargo xtask unpack DIR"));
         }
     }
-    let metric = run.as_ref().zip(what.metric.as_ref()).map(|(run, name)| run.metric(name)).transpose()?;
+    let metric = match run.as_ref().zip(what.metric.as_ref()) {
+        // Of several numbers none is told by its value.
+        Some((run, name))
+            if run.records.metrics.iter().any(|m| name.ends_with('*') && withdraws(name, &name_of(m))) =>
+        {
+            None
+        }
+        Some((run, name)) => Some(run.metric(name)?),
+        None => None,
+    };
     let resting = rests::on(what, notebook, run.as_ref().map(|run| &run.records), &registered(paths)?);
     entry.strike(metric, resting);
     Ok(())

@@ -25,8 +25,10 @@ pub struct Judged {
     pub run_dir: PathBuf,
     /// The verdict.
     pub verdict: Verdict,
-    /// Whether every gate passed, or in a bundle every gate that can be judged without the repository.
+    /// Whether every gate passed but for those left to the repository.
     pub passed: bool,
+    /// In a bundle, the gates that refuse only since the repository's history is not at hand, by name: judged when the run is home.
+    pub at_home: Vec<String>,
 }
 
 /// Gates that need the repository's history, which a machine with a bundle lacks.
@@ -49,8 +51,10 @@ pub fn judge(ctx: &Context<'_>, sealed: Sealed, built: &Built) -> Result<Judged>
     ctx.computed("gate", "gate", key, || {
         let (run, run_dir) = (sealed.manifest().predicate.run.clone(), sealed.dir().to_owned());
         let verdict = gate(ctx.paths, sealed, Some(&built.record))?.verdict().clone();
-        let passed = verdict.gates.iter().all(|gate| gate.passed || left_to_home(gate));
-        Ok(Judged { run, run_dir, verdict, passed })
+        let at_home: Vec<String> =
+            verdict.gates.iter().filter(|gate| left_to_home(gate)).map(|gate| gate.name.clone()).collect();
+        let passed = verdict.gates.iter().all(|gate| gate.passed || at_home.contains(&gate.name));
+        Ok(Judged { run, run_dir, verdict, passed, at_home })
     })
 }
 
@@ -63,7 +67,8 @@ impl Judged {
         if emulated || self.passed {
             return Ok(());
         }
-        let refused: Vec<_> = self.verdict.gates.iter().filter(|gate| !gate.passed).collect();
+        let refused: Vec<_> =
+            self.verdict.gates.iter().filter(|gate| !gate.passed && !self.at_home.contains(&gate.name)).collect();
         let reasons: Vec<String> = refused.iter().map(|gate| format!("{}: {}", gate.name, gate.reason)).collect();
         let remedies: Vec<String> = refused.iter().map(|gate| format!("{}: {}", gate.name, gate.remedy)).collect();
         let message = format!("the gate refuses run {}:\n{}", self.run, reasons.join("\n"));
@@ -78,9 +83,10 @@ fn only_history(gate: &GateResult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::only_history;
-    use crate::trial::evidence;
-    use pure::gate::judge;
+    use super::{Judged, only_history};
+    use crate::trial::{RUN, evidence};
+    use pure::gate::{judge, verdict};
+    use schema::Digest;
 
     #[test]
     fn a_box_leaves_to_the_repository_only_what_rests_on_its_history() {
@@ -94,5 +100,18 @@ mod tests {
         evidence.manifest.predicate.source.clean_before = false;
         evidence.build.as_mut().unwrap().kernels[0].spill_bytes = 8;
         assert_eq!(left(&evidence, &facts), ["environment", "registration"]);
+    }
+
+    #[test]
+    fn what_is_judged_at_home_refuses_no_run_on_the_box_and_is_not_told_as_a_refusal() {
+        let (mut evidence, mut facts) = evidence();
+        facts.history = None;
+        evidence.cells.pop();
+        let verdict = verdict(&evidence, &facts, Digest::of(b"")).unwrap();
+        let at_home = ["source", "environment", "build", "registration"].map(str::to_owned).to_vec();
+        let judged = Judged { run: RUN.to_owned(), run_dir: RUN.into(), verdict, passed: false, at_home };
+        let message = format!("{:#}", judged.refuse_unless_passed(false).unwrap_err());
+        assert!(message.contains("\nsamples: ") && !message.contains("source: "), "{message}");
+        assert!(judged.refuse_unless_passed(true).is_ok(), "nothing of the emulated device is published");
     }
 }

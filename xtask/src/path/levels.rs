@@ -120,6 +120,10 @@ fn folders(record: &BuildRecord) -> BTreeSet<&str> {
 /// When what is published cannot be read.
 pub fn verify_published(ctx: &Context<'_>) -> Result<(Level, Level)> {
     let paths = ctx.paths;
+    if paths.bundle_record().is_file() {
+        let home = Level::new("not run", "a bundle holds nothing that is published: judged at home");
+        return Ok((home.clone(), home));
+    }
     let mut parts = vec![("program", cache::own_digest()?.to_string())];
     for folder in [paths.manifests(), paths.summary(), paths.events()] {
         parts.push(("published", folder_digest(&folder)?));
@@ -128,7 +132,12 @@ pub fn verify_published(ctx: &Context<'_>) -> Result<(Level, Level)> {
         let text = digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string());
         parts.push(("markdown", format!("{} {text}", file.display())));
     }
-    parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
+    // Claims are read from the work tree, and detached files of published runs from results/raw.
+    parts.push(("source", format!("{:?}", source::look(paths)?)));
+    let raw = ids(paths)?.into_iter().map(|run| paths.run(&run)).filter(|dir| dir.is_dir());
+    for dir in raw {
+        parts.push(("detached", folder_digest(&dir)?));
+    }
     // Whether events that left the tree can be read depends on how much history was fetched.
     let shallow = Git::at(paths.root())?.map(|git| git.is_shallow()).transpose()?;
     parts.push(("shallow", format!("{shallow:?}")));
@@ -207,7 +216,12 @@ pub fn say(ctx: &Context<'_>, levels: &Levels, judged: &Judged, emulated: bool) 
             gates.len()
         ));
     } else {
-        pure::gate::lines(gates).iter().for_each(|line| ui.line(line));
+        let (home, here): (Vec<_>, Vec<_>) =
+            gates.iter().cloned().partition(|gate| judged.at_home.contains(&gate.name));
+        pure::gate::lines(&here).iter().for_each(|line| ui.line(line));
+        home.iter().for_each(|gate| {
+            ui.line(&format!("at home {}: judged when the run is unpacked in the repository", gate.name))
+        });
         for ClaimResult { id, outcome, value, unit, threshold, why } in claims {
             ui.line(&format!("claim {id}: {outcome:?}, {value} {unit} against {threshold} ({why})"));
         }

@@ -43,12 +43,6 @@ pub fn folder_name(run: &str) -> String {
     format!("results/events/{run}")
 }
 
-/// The command that brings the events of a superseded run back into the tree.
-#[must_use]
-pub fn restored_by(run: &str, commit: &str) -> String {
-    format!("git checkout {commit} -- {}", folder_name(run))
-}
-
 /// A run's record; absent while its events are in the tree.
 ///
 /// # Errors

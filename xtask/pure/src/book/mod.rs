@@ -15,6 +15,12 @@ pub fn name_of(metric: &Metric) -> String {
     format!("{}@{}/{}", metric.metric, metric.phase, metric.cell)
 }
 
+/// Whether who withdraws `withdrawn` withdraws the number of this name: it is the name, or what the name begins with and a `*`.
+#[must_use]
+pub fn withdraws(withdrawn: &str, name: &str) -> bool {
+    withdrawn == name || withdrawn.strip_suffix('*').is_some_and(|begin| name.starts_with(begin))
+}
+
 /// The name of a claim's value within its run, `CLAIM-ID@claim`.
 #[must_use]
 pub fn name_of_claim(id: &str) -> String {

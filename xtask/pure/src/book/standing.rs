@@ -11,6 +11,7 @@ pub use rests::{Basis, Plans};
 pub use sass::{Changed, compare};
 
 use crate::book::notebook::{Kind, Notebook};
+use crate::book::withdraws;
 use crate::records::json;
 use schema::Digest;
 use serde::Serialize;
@@ -136,10 +137,10 @@ impl Entries {
         entries
     }
 
-    /// What retracts a number, if anything does: its run as a whole, or its own metric.
+    /// What retracts a number, if anything does: its run as a whole, or its own metric, alone or with others.
     #[must_use]
     pub fn retracted(&self, id: &str) -> Option<String> {
-        let fits = |metric: &Option<String>| metric.as_ref().is_none_or(|metric| metric == id);
+        let fits = |metric: &Option<String>| metric.as_ref().is_none_or(|metric| withdraws(metric, id));
         self.retractions.iter().find(|(metric, _)| fits(metric)).map(|(_, told)| told.clone())
     }
 }

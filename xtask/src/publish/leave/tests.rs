@@ -6,7 +6,6 @@ use crate::ask::verify::{Report, verify};
 use crate::path::levels::published_builds;
 use crate::publish::{Written, publish_within};
 use crate::repo::tidy::TREE_LIMIT_BYTES;
-use crate::runs::past::restored_by;
 use crate::steps::gate::gate;
 use crate::steps::seal::Sealed;
 use crate::trial::{OnDisk, RUN, Trial, copy};
@@ -130,7 +129,7 @@ fn a_publication_that_would_not_fit_takes_the_oldest_superseded_events_out_of_th
     assert!(again.already && again.left.is_empty());
 
     // A stranger has them back with one line, which the Markdown says, and checks them with coreutils.
-    let back = restored_by(RUN, &commit);
+    let back = format!("git checkout {commit} -- results/events/{RUN}");
     assert!(fs_err::read_to_string(disk.root.path().join("RESULTS.md")).unwrap().contains(&back));
     let sums = format!("sha256sum --check --strict --quiet manifests/{RUN}.SHA256SUMS");
     let holds = |line: &str| {

@@ -9,14 +9,16 @@ use schema::plan::PlanFile;
 use std::collections::BTreeSet;
 
 /// Code that every experiment shares.
-const PIPELINE: [&str; 8] = [
+const PIPELINE: [&str; 10] = [
     "harness/core/src/",
     "harness/schema/src/",
     "harness/tables/src/",
     "harness/src/",
     "xtask/src/",
     "xtask/host/src/",
+    "xtask/provision/src/",
     "xtask/pure/src/",
+    "xtask/start/src/",
     "xtask/words/src/",
 ];
 /// Files of the pipeline that only tests are compiled from.

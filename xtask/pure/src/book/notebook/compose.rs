@@ -72,6 +72,7 @@ impl NewEntry {
             (Some(run), Some(name), Some(metric), ..) => {
                 format!("{} ({name} of run {run})", with_unit(&metric.value, &metric.unit))
             }
+            (Some(run), Some(name), None, ..) => format!("every {name} of run {run}"),
             (Some(run), ..) => format!("run {run}"),
             (.., Some(about), _) => format!("entry {about}"),
             (.., Some(cited)) => format!("{} ({})", cited.quantity(), cited.source),

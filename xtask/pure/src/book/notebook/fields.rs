@@ -17,7 +17,7 @@ pub struct Fields {
     pub status: Status,
     /// The run it speaks of.
     pub run: Option<String>,
-    /// The metric of that run it speaks of, as `METRIC@PHASE/CELL`; all of the run unless given.
+    /// The metric of that run it speaks of, as `METRIC@PHASE/CELL`, or with a `*` all that begin so; all of the run unless given.
     pub metric: Option<String>,
     /// The earlier entry it speaks of.
     pub about: Option<String>,

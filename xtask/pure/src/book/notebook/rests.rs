@@ -3,7 +3,7 @@
 
 use super::{Cited, Fields, Notebook};
 use crate::book::claims::resolve;
-use crate::book::name_of;
+use crate::book::{name_of, withdraws};
 use schema::claim::{Claim, ClaimFile, MetricRef};
 use schema::contract::{Contract, Expr, Q, Recipe};
 use schema::metrics::Metric;
@@ -80,21 +80,23 @@ fn claims_on(run: &RunRecords, metric: Option<&str>) -> Vec<String> {
 
 fn is_metric(term: &MetricRef, metric: &str, slots: &Slots) -> bool {
     let cell = resolve(&term.cell, slots).unwrap_or_default();
-    format!("{}@{}/{cell}", term.metric, term.phase) == metric
+    withdraws(metric, &format!("{}@{}/{cell}", term.metric, term.phase))
 }
 
 /// The run's ratios that are made of the metric; all of them without one.
 fn ratios_on(run: &RunRecords, metric: Option<&str>) -> Vec<String> {
     let ratios = run.metrics.iter().filter(|m| m.metric == "ratio");
-    let rests = |m: &&Metric| metric.is_none_or(|metric| is_made_of(run, m, metric));
+    let parts = |metric: &str| -> Vec<&Metric> {
+        let covered = run.metrics.iter().filter(|m| withdraws(metric, &name_of(m)));
+        covered.filter(|m| m.metric.ends_with(Q::P50.name())).collect()
+    };
+    let parts = metric.map(parts);
+    let rests = |m: &&Metric| parts.as_ref().is_none_or(|parts| parts.iter().any(|part| is_made_of(run, m, part)));
     ratios.filter(rests).map(name_of).collect()
 }
 
-/// Whether one of a ratio's two medians is the metric: of its own cell, or of the cell that it is taken over.
-fn is_made_of(run: &RunRecords, ratio: &Metric, metric: &str) -> bool {
-    let Some(part) = run.metrics.iter().find(|m| name_of(m) == metric && m.metric.ends_with(Q::P50.name())) else {
-        return false;
-    };
+/// Whether one of a ratio's two medians is this one: of its own cell, or of the cell that it is taken over.
+fn is_made_of(run: &RunRecords, ratio: &Metric, part: &Metric) -> bool {
     let place = |m: &Metric| format!("{}/{}", m.phase, m.cell);
     let own = place(ratio) == place(part);
     let Some(spec) = run.contract.metric(&ratio.phase, &ratio.cell, &ratio.metric) else {
@@ -242,6 +244,8 @@ mod tests {
             }
         }
         assert_eq!(of_metric("timer_quantum_ns@instrument/timer"), entries);
+        assert_eq!(of_metric("timer_*"), entries);
+        assert_eq!(of_metric("host_e2e_us_*"), of_metric(&format!("host_e2e_us_p50@{baseline}")));
         let term = &records().claims.claim[0].term[0].value;
         let cell = resolve(&term.cell, &SLOTS).unwrap();
         let metric = format!("{}@{}/{cell}", term.metric, term.phase);

@@ -1,7 +1,7 @@
 //! Withdrawn numbers: they stay in place, struck out, with the entry that withdraws them and its reason.
 
 use super::{PublishedRun, escape, interval, with_unit};
-use crate::book::name_of;
+use crate::book::{name_of, withdraws};
 use schema::metrics::Metric;
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub struct Withdrawal {
     pub entry: String,
     /// Why, in one line.
     pub reason: String,
-    /// The metric, as `METRIC@PHASE/CELL`; absent when all of the run is withdrawn.
+    /// The metric, see [`withdraws`]; absent when all of the run is withdrawn.
     pub metric: Option<String>,
     /// Claims that rest on it.
     pub claims: Vec<String>,
@@ -47,7 +47,7 @@ impl Withdrawal {
 
     fn covers(&self, m: &Metric) -> bool {
         let name = name_of(m);
-        self.metric.as_ref().is_none_or(|metric| *metric == name) || self.rests.contains(&name)
+        self.metric.as_ref().is_none_or(|metric| withdraws(metric, &name)) || self.rests.contains(&name)
     }
 }
 

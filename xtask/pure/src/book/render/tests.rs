@@ -168,6 +168,17 @@ fn a_ratio_of_a_withdrawn_metric_is_struck_out_with_it() {
 }
 
 #[test]
+fn metrics_that_begin_alike_are_withdrawn_together() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    run.withdrawn = vec![withdrawal(Some("preempt_latency_us_*"), &[])];
+    let text = results_region(std::slice::from_ref(&run), &[]);
+    let latencies = |line: &&str| line.contains("preemption latency");
+    let rows: Vec<&str> = text.lines().filter(latencies).filter(|line| line.starts_with("| ")).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("| ~~")), "{rows:?}");
+    assert!(text.contains("| ratio of the two | ") && !text.contains("| ratio of the two | ~~"), "{text}");
+}
+
+#[test]
 fn what_was_withdrawn_and_is_no_number_of_a_published_run_is_told_as_well() {
     let what = Elsewhere { entry: "R-001".into(), what: "16.631 ms (a log)".into(), reason: "one region".into() };
     let text = results_region(&[], std::slice::from_ref(&what));
