@@ -13,8 +13,8 @@ const PUBLIC: [u32; 74] = [
     42, 44, 45, 46, 49, 50, 51, 53, 55, 57, 58, 59, 61, 63, 64, 65, 67, 68, 70, 71, 72, 74, 75, 76, 78, 79, 81, 84, 85,
     86, 87, 89, 90, 91, 92, 94, 95, 97, 100, 101, 103, 104, 106, 108,
 ];
-/// Classes of faults that the audit of an earlier GPU experiment recorded.
-const AUDIT: u32 = 18;
+/// Classes of faults that the audit of an earlier GPU experiment recorded, and a fresh look at our own published runs.
+const AUDIT: u32 = 22;
 /// A fault and its answer fit a short line each.
 const MOST_BYTES: usize = 92;
 const FIXTURES: [&str; 3] = ["captured", "synthetic", "none"];
@@ -185,7 +185,7 @@ fn a_bad_entry_is_found() {
     assert_eq!(faults_of(std::slice::from_ref(&good), source_of), Vec::<String>::new());
     let bad: BTreeMap<&str, fn(&mut Case)> = BTreeMap::from([
         ("B04 is no case", (|case| case.id = "B04".to_owned()) as fn(&mut Case)),
-        ("A19 is no case", |case| case.id = "A19".to_owned()),
+        ("A23 is no case", |case| case.id = "A23".to_owned()),
         ("one line each", |case| case.what.clear()),
         ("without a bar", |case| case.answer = "a | b".to_owned()),
         ("title and brief have at most", |case| case.brief = "x".repeat(93)),
