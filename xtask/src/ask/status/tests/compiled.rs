@@ -53,8 +53,11 @@ fn a_pass_over_comments_and_headers_keeps_every_number_and_a_constant_takes_its_
     check_all(&ask(&disk, &provisioned), State::Current, "source files changed, but SASS, protocol");
 
     let calibrate = &real_kernels(root)["kernels/preempt/calibrate.cu"];
-    assert!(calibrate.contains("kNoTask = 0xFFFFFFFFu"));
-    disk.put("kernels/preempt/calibrate.cu", &calibrate.replace("kNoTask = 0xFFFFFFFFu", "kNoTask = 0xFFFFFFFEu"));
+    assert!(calibrate.contains("mov_globaltimer_lo() | 1"));
+    disk.put(
+        "kernels/preempt/calibrate.cu",
+        &calibrate.replace("mov_globaltimer_lo() | 1", "mov_globaltimer_lo() | 3"),
+    );
     check_stale(&ask(&disk, &provisioned), "kernel preempt_calibrate: measured", |id| of_phase(id, "calibrate"));
 }
 
