@@ -114,7 +114,9 @@ fn headline_values_recompute_without_our_code() {
 /// A signature covers the manifest, and through it every file that a value rests on.
 #[test]
 fn a_value_recomputed_from_files_that_were_not_sealed_is_refused() {
-    let (Some(python), Some(run)) = (python("pyarrow.parquet"), published().pop()) else { return };
+    // The events of superseded runs have left the tree.
+    let in_tree = |run: &String| root().join("results/events").join(run).is_dir();
+    let (Some(python), Some(run)) = (python("pyarrow.parquet"), published().into_iter().find(in_tree)) else { return };
     let copy = tempfile::tempdir().unwrap();
     let folders = [format!("results/events/{run}"), format!("results/summary/{run}"), "manifests".to_owned()];
     for folder in &folders {
