@@ -121,9 +121,9 @@ fn a_changed_input_takes_out_of_the_cache_what_depends_on_it_and_nothing_else() 
     let second = check("a number of the plan", &["run", "record", "seal", "gate"]);
     assert_ne!(second, first);
 
-    // A run carries its claims and is judged by them.
+    // A run carries its claims and is judged by them, and so is what is published.
     checkout.append("harness/experiments/preempt/claims.toml", "# A remark.\n");
-    let third = check("the claims", &["run", "record", "seal", "gate"]);
+    let third = check("the claims", &["run", "record", "seal", "gate", "verify"]);
     assert_ne!(third, second);
 
     checkout.edit("kernels/common/timer.cuh", "kPauseNs = 32;", "kPauseNs = 64;");

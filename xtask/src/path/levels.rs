@@ -132,8 +132,12 @@ pub fn verify_published(ctx: &Context<'_>) -> Result<(Level, Level)> {
         let text = digest_plain(&file).map_or_else(|_| String::new(), |(digest, _)| digest.to_string());
         parts.push(("markdown", format!("{} {text}", file.display())));
     }
+    parts.push(("source", format!("{:?}", source::look(paths)?.commit)));
     // Claims are read from the work tree, and detached files of published runs from results/raw.
-    parts.push(("source", format!("{:?}", source::look(paths)?)));
+    let experiments = paths.root().join("harness/experiments");
+    for name in scan(&experiments)?.files.into_keys().filter(|name| name.ends_with("/claims.toml")) {
+        parts.push(("claims", digest_plain(&experiments.join(name))?.0.to_string()));
+    }
     let raw = ids(paths)?.into_iter().map(|run| paths.run(&run)).filter(|dir| dir.is_dir());
     for dir in raw {
         parts.push(("detached", folder_digest(&dir)?));
