@@ -63,9 +63,9 @@ pub(super) fn of_claim<'a>(run: &'a PublishedRun, id: &str) -> Option<&'a Withdr
     run.withdrawn.iter().find(rests)
 }
 
-/// A metric's value, interval and note, struck out where it is withdrawn.
+/// A metric's value, interval and note, struck out where it is withdrawn. A number that does not stand has a word for its value.
 pub(super) fn shown(run: &PublishedRun, m: &Metric) -> (String, String, String) {
-    let value = with_unit(&m.value, &m.unit);
+    let value = if m.refused() { "refused".to_owned() } else { with_unit(&m.value, &m.unit) };
     match run.withdrawn.iter().find(|withdrawal| withdrawal.covers(m)) {
         None => (value, interval(m), m.note.clone()),
         Some(by) => {

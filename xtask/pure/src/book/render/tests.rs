@@ -179,6 +179,16 @@ fn metrics_that_begin_alike_are_withdrawn_together() {
 }
 
 #[test]
+fn a_refused_number_keeps_its_row_and_says_so() {
+    let mut run = published("20260101T000000Z-h200-00000000", "NVIDIA H200");
+    let latency = run.metrics.iter_mut().find(|m| m.metric == "preempt_latency_us_p50").unwrap();
+    [&mut latency.value, &mut latency.lo, &mut latency.hi].into_iter().for_each(String::clear);
+    latency.note = format!("{}12 of 20 launches off the clock", Metric::REFUSED);
+    let text = headline_region(std::slice::from_ref(&run));
+    assert!(text.contains("| preemption latency, median | refused |"), "{text}");
+}
+
+#[test]
 fn what_was_withdrawn_and_is_no_number_of_a_published_run_is_told_as_well() {
     let what = Elsewhere { entry: "R-001".into(), what: "16.631 ms (a log)".into(), reason: "one region".into() };
     let text = results_region(&[], std::slice::from_ref(&what));
